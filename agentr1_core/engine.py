@@ -79,7 +79,7 @@ class EngineCapabilities:
 
     logprobs: bool = True
     prefix_cache: bool = False
-    #: Ways new weights can reach it: ``live`` (shares the trainer's model), ``state_dict``, ``file``, ``nccl``, ``lora``.
+    #: Ways new weights can reach it: ``live`` (shares the model), ``state_dict``, ``file``, ``nccl``, ``lora``.
     weight_sync: frozenset[str] = frozenset()
     abort: bool = False
     seed: bool = False

@@ -1,0 +1,299 @@
+"""Tools: something executable that an agent can call.
+
+Subclass ``BaseTool``, or decorate a function with ``@tool``: the name, description and JSON schema then come from
+its signature and docstring. ``call_tool`` runs one call the way every environment should: arguments checked
+against the schema, a deadline, a cap on the result, and each failure turned into a message for the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar, overload
+
+from agentr1_core.errors import PluginError
+from agentr1_core.mdp import ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may know about the episode that calls it."""
+
+    #: The data row being played.
+    task: Mapping[str, Any] = field(default_factory=dict)
+    #: ``tools_kwargs[name]`` of the row: this tool's own arguments for this episode.
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    #: Shared by all tools and steps of one episode; yours to write.
+    state: MutableMapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResponse:
+    """What a tool answers."""
+
+    text: str
+    #: Added to the step's reward when given.
+    reward: float | None = None
+    #: Ends the episode in a terminal state.
+    done: bool = False
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ToolError(Exception):
+    """Raise it in a tool to tell the model, in your words, what went wrong."""
+
+
+class BaseTool(ABC):
+    """Something executable. One instance serves many episodes at once, so keep per-episode data in ``ctx.state``."""
+
+    name: str
+    description: str = ""
+    #: JSON schema of the arguments.
+    parameters: Mapping[str, Any] = {"type": "object", "properties": {}}
+    #: Seconds one call may take; ``None`` leaves it to the environment.
+    timeout_s: float | None = None
+
+    @abstractmethod
+    async def execute(self, args: dict[str, Any], ctx: ToolContext) -> ToolResponse | str:
+        """Run one call. ``args`` already fit ``parameters``; a plain string counts as the response's text."""
+
+    async def start(self) -> None:
+        """Called before the first episode uses the tool."""
+
+    async def close(self) -> None:
+        """Called once when nobody needs the tool any more, on every path."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is shown."""
+        return {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+
+
+class ToolOutcome(StrEnum):
+    """How one call ended; each is a counter ``tools/<outcome>``."""
+
+    OK = "ok"
+    UNKNOWN_TOOL = "unknown_tool"
+    BAD_ARGUMENTS = "bad_arguments"
+    FAILED = "failed"  #: the tool raised ToolError
+    CRASHED = "crashed"  #: the tool raised anything else
+    TIMED_OUT = "timed_out"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A response and how the call ended."""
+
+    outcome: ToolOutcome
+    response: ToolResponse
+    #: Whether the text was cut to the cap.
+    shortened: bool = False
+
+
+async def call_tool(
+    tools: Mapping[str, BaseTool],
+    name: str,
+    arguments: dict[str, Any],
+    ctx: ToolContext,
+    *,
+    timeout_s: float | None = None,
+    max_chars: int | None = None,
+) -> ToolResult:
+    """Run one tool call and answer in every case.
+
+    Args:
+        tools: The tools on offer, by name.
+        name: What the model called.
+        arguments: What it passed; checked against the tool's schema.
+        ctx: Handed to the tool.
+        timeout_s: Deadline in seconds unless the tool has its own.
+        max_chars: Longest text shown to the model; the middle of a longer one is left out.
+
+    Returns:
+        The outcome with a text for the model. Only cancellation is ever raised.
+    """
+    tool = tools.get(name)
+    if tool is None:
+        offered = ", ".join(sorted(tools)) or "none"
+        return _failure(ToolOutcome.UNKNOWN_TOOL, f"There is no tool named '{name}'. Tools: {offered}.")
+    problem = check_arguments(tool.parameters, arguments)
+    if problem is not None:
+        return _failure(ToolOutcome.BAD_ARGUMENTS, f"Wrong arguments for '{name}': {problem}")
+    limit = tool.timeout_s if tool.timeout_s is not None else timeout_s
+    try:
+        async with asyncio.timeout(limit):
+            answer = await tool.execute(arguments, ctx)
+    except TimeoutError:
+        return _failure(ToolOutcome.TIMED_OUT, f"The tool '{name}' did not answer within {limit:g} seconds.")
+    except ToolError as error:
+        return _failure(ToolOutcome.FAILED, f"The tool '{name}' failed: {error}")
+    except Exception as error:
+        return _failure(ToolOutcome.CRASHED, f"The tool '{name}' failed: {type(error).__name__}: {error}")
+    response = answer if isinstance(answer, ToolResponse) else ToolResponse(str(answer))
+    if max_chars is None or len(response.text) <= max_chars:
+        return ToolResult(ToolOutcome.OK, response)
+    short = ToolResponse(_shorten(response.text, max_chars), response.reward, response.done, response.info)
+    return ToolResult(ToolOutcome.OK, short, shortened=True)
+
+
+def check_arguments(schema: Mapping[str, Any], arguments: Any) -> str | None:
+    """What is wrong with ``arguments`` under a JSON schema, in one sentence; ``None`` when nothing is."""
+    import jsonschema  # 80 ms: only programs that run tools pay for it
+
+    validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
+    errors = sorted(validator.iter_errors(arguments), key=lambda error: [str(part) for part in error.path])
+    if not errors:
+        return None
+    return "; ".join(
+        f"{'.'.join(str(part) for part in error.path) or 'arguments'}: {error.message}" for error in errors[:3]
+    )
+
+
+def _failure(outcome: ToolOutcome, text: str) -> ToolResult:
+    return ToolResult(outcome, ToolResponse(text))
+
+
+def _shorten(text: str, max_chars: int) -> str:
+    head, tail = (max_chars + 1) // 2, max_chars // 2
+    left_out = len(text) - head - tail
+    return f"{text[:head]}\n[... {left_out} characters left out ...]\n{text[len(text) - tail :]}"
+
+
+class FunctionTool(BaseTool):
+    """A plain function as a tool; see ``tool``. A parameter annotated ``ToolContext`` receives the context."""
+
+    def __init__(self, function: Callable[..., Any], *, name: str | None = None, timeout_s: float | None = None):
+        self.function = function
+        self.name = name or function.__name__
+        self.timeout_s = timeout_s
+        self.description, self.parameters, self._context_parameter = _describe(function)
+        self._is_async = inspect.iscoroutinefunction(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the decorated function as if it were not decorated."""
+        return self.function(*args, **kwargs)
+
+    async def execute(self, args: dict[str, Any], ctx: ToolContext) -> ToolResponse:
+        if self._context_parameter is not None:
+            args = {**args, self._context_parameter: ctx}
+        if self._is_async:
+            answer = await self.function(**args)
+        else:
+            answer = await asyncio.to_thread(self.function, **args)
+        if isinstance(answer, ToolResponse):
+            return answer
+        return ToolResponse(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str))
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+@overload
+def tool(
+    *, name: str | None = None, timeout_s: float | None = None
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def tool(
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, timeout_s: float | None = None
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a function a tool.
+
+    The name is the function's, the description the docstring's, the schema that of the annotated parameters.
+    A synchronous function runs in a thread, so it may block.
+
+    Example::
+
+        @tool
+        def add(a: int, b: int) -> int:
+            '''Add two numbers.
+
+            Args:
+                a: The first one.
+                b: The second one.
+            '''
+            return a + b
+    """
+    if function is not None:
+        return FunctionTool(function, name=name, timeout_s=timeout_s)
+    return lambda decorated: FunctionTool(decorated, name=name, timeout_s=timeout_s)
+
+
+def _describe(function: Callable[..., Any]) -> tuple[str, dict[str, Any], str | None]:
+    """Description, JSON schema and the name of the context parameter of a function."""
+    import docstring_parser
+    from pydantic import ConfigDict, Field, create_model
+
+    text = docstring_parser.parse(inspect.getdoc(function) or "")
+    about = {parameter.arg_name: parameter.description for parameter in text.params}
+    hints = inspect.get_annotations(function, eval_str=True)
+    fields: dict[str, Any] = {}
+    context_parameter = None
+    for parameter in inspect.signature(function).parameters.values():
+        hint = hints.get(parameter.name, Any)
+        if hint is ToolContext:
+            context_parameter = parameter.name
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise PluginError(
+                f"Tool '{function.__name__}': parameter '{parameter}' cannot be given by name.",
+                "Use ordinary parameters: a model passes its arguments by name.",
+            )
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[parameter.name] = (hint, Field(default, description=about.get(parameter.name)))
+    model = create_model(function.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+    schema = model.model_json_schema()
+    schema.pop("title", None)
+    for shown in schema.get("properties", {}).values():
+        shown.pop("title", None)
+    description = "\n\n".join(part for part in (text.short_description, text.long_description) if part)
+    return description, schema, context_parameter
+
+
+class ToolBox:
+    """Tools opened and closed together, shared by all episodes of a run.
+
+    Args:
+        tools: The tools; two of one name are an error.
+    """
+
+    OPEN_DEADLINE_S: ClassVar[float] = 300.0
+    CLOSE_DEADLINE_S: ClassVar[float] = 30.0
+
+    def __init__(self, tools: list[BaseTool]) -> None:
+        self.by_name: dict[str, BaseTool] = {}
+        for item in tools:
+            if item.name in self.by_name:
+                raise PluginError(
+                    f"Two tools are named '{item.name}'.", "Give one of them another name (`@tool(name=...)`)."
+                )
+            self.by_name[item.name] = item
+
+    async def start(self) -> None:
+        """Start every tool; when one fails, those already started are closed again."""
+        started: list[BaseTool] = []
+        try:
+            for item in self.by_name.values():
+                async with asyncio.timeout(self.OPEN_DEADLINE_S):
+                    await item.start()
+                started.append(item)
+        except BaseException:
+            await self._close(started)
+            raise
+
+    async def close(self) -> None:
+        """Close every tool, also when one of them fails to; the failures are raised together afterwards."""
+        await self._close(list(self.by_name.values()))
+
+    async def _close(self, tools: list[BaseTool]) -> None:
+        async def close_one(item: BaseTool) -> None:
+            async with asyncio.timeout(self.CLOSE_DEADLINE_S):
+                await item.close()
+
+        closing: list[Awaitable[None]] = [close_one(item) for item in tools]
+        results = await asyncio.gather(*closing, return_exceptions=True)
+        failures = [result for result in results if isinstance(result, Exception)]
+        if failures:
+            raise ExceptionGroup("some tools did not close", failures)
