@@ -6,10 +6,11 @@ context: the observation it returns is all the model sees, whether it appends, t
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,7 +78,7 @@ class EnvWrapper(AgentEnv):
         return await step_env(self.env, action)
 
     async def close(self) -> None:
-        await _settled(self.env.close())
+        await close_env(self.env)
 
     @property
     def counters(self) -> Mapping[str, float]:
@@ -91,27 +92,26 @@ def as_observation(value: ObservationLike, source: str = "the environment") -> O
         EnvError: It is empty or of another type.
     """
     if isinstance(value, Observation):
-        messages: tuple[Message, ...] = value.messages
+        observation = value
     elif isinstance(value, str):
-        return Observation(({"role": "user", "content": value},))
-    elif isinstance(value, Mapping):
-        return Observation((dict(value),))
-    elif isinstance(value, Sequence) and all(isinstance(message, Mapping) for message in value):
-        value = Observation(tuple(dict(message) for message in value))
-        messages = value.messages
+        observation = Observation(({"role": "user", "content": value},))
+    elif isinstance(value, dict):
+        observation = Observation((value,))
+    elif isinstance(value, Sequence) and all(isinstance(message, dict) for message in value):
+        observation = Observation(tuple(value))
     else:
         raise EnvError(
             f"{source} returned an observation of type {type(value).__name__}.",
             "Return a string, a message, a list of messages or an Observation.",
         )
-    if not messages:
+    if not observation.messages:
         raise EnvError(f"{source} returned an observation without messages.", "Show the model at least one message.")
-    return value
+    return observation
 
 
 async def reset_env(env: AgentEnv, task: Task) -> Observation:
     """Reset an environment, whichever form its answer takes (``(observation, info)`` included)."""
-    answer = await _settled(env.reset(task))
+    answer = await _call(env.reset, task)
     if isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Mapping) and "role" not in answer[1]:
         answer = answer[0]
     return as_observation(answer, f"{type(env).__name__}.reset")
@@ -124,10 +124,8 @@ async def step_env(env: AgentEnv, action: Action) -> StepResult:
         EnvError: The answer has another shape, or its reward is not a finite number.
     """
     source = f"{type(env).__name__}.step"
-    answer = await _settled(env.step(action))
-    if isinstance(answer, StepResult):
-        observation, reward, terminated, truncated, info = answer
-    elif isinstance(answer, tuple) and len(answer) == 5:
+    answer = await _call(env.step, action)
+    if isinstance(answer, StepResult) or (isinstance(answer, tuple) and len(answer) == 5):
         observation, reward, terminated, truncated, info = answer
     elif isinstance(answer, tuple) and len(answer) == 4:
         observation, reward, terminated, info = answer
@@ -165,6 +163,14 @@ def _finite(reward: Any, source: str) -> float | None:
     return value
 
 
-async def _settled(value: Any) -> Any:
-    """The value itself, awaited first when the method was ``async``."""
-    return await value if inspect.isawaitable(value) else value
+async def close_env(env: AgentEnv) -> None:
+    """Close an environment, whether its ``close`` is plain or ``async``."""
+    await _call(env.close)
+
+
+async def _call(method: Callable[..., Any], *args: Any) -> Any:
+    """Call a method that may be plain; a plain one runs in a thread, since it may block."""
+    if inspect.iscoroutinefunction(method):
+        return await method(*args)
+    answer = await asyncio.to_thread(method, *args)
+    return await answer if inspect.isawaitable(answer) else answer

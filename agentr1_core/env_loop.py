@@ -1,0 +1,44 @@
+"""The generic loop that plays any environment: generate, step, record, until the episode ends.
+
+The collector runs it for every task; users of ``AgentEnv`` never see it. It closes the environment on every path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from agentr1_core.env import AgentEnv, close_env, reset_env, step_env
+from agentr1_core.flow import AgentFlowBase, FlowContext
+from agentr1_core.task import Task
+
+
+class AgentEnvLoop(AgentFlowBase):
+    """Joins generation with ``reset`` and ``step``.
+
+    Args:
+        make_env: Builds the environment of one episode. ``task.env_kwargs`` are the maker's to use.
+        close_timeout_s: How long an environment may take to close before that counts as an error.
+    """
+
+    def __init__(self, make_env: Callable[[Task], AgentEnv], *, close_timeout_s: float = 30.0) -> None:
+        self.make_env = make_env
+        self.close_timeout_s = close_timeout_s
+
+    async def run(self, task: Task, ctx: FlowContext) -> float | None:
+        env = self.make_env(task)
+        try:
+            async with asyncio.timeout(ctx.step_timeout_s):
+                observation = await reset_env(env, task)
+            while True:
+                async with asyncio.timeout(ctx.step_timeout_s):
+                    action = await ctx.generate(observation)
+                    result = await step_env(env, action)
+                ctx.record(action, result)
+                if result.terminated or result.truncated or result.observation is None:
+                    return None
+                observation = result.observation
+        finally:
+            ctx.count(env.counters)
+            async with asyncio.timeout(self.close_timeout_s):
+                await close_env(env)
