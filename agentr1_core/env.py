@@ -97,7 +97,7 @@ def as_observation(value: ObservationLike, source: str = "the environment") -> O
         observation = Observation(({"role": "user", "content": value},))
     elif isinstance(value, dict):
         observation = Observation((value,))
-    elif isinstance(value, Sequence) and all(isinstance(message, dict) for message in value):
+    elif isinstance(value, (list, tuple)) and all(isinstance(message, dict) for message in value):
         observation = Observation(tuple(value))
     else:
         raise EnvError(

@@ -6,11 +6,14 @@ The collector runs it for every task; users of ``AgentEnv`` never see it. It clo
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from agentr1_core.env import AgentEnv, close_env, reset_env, step_env
 from agentr1_core.flow import AgentFlowBase, FlowContext
 from agentr1_core.task import Task
+
+_log = logging.getLogger(__name__)
 
 
 class AgentEnvLoop(AgentFlowBase):
@@ -40,5 +43,13 @@ class AgentEnvLoop(AgentFlowBase):
                 observation = result.observation
         finally:
             ctx.count(env.counters)
+            await self._close(env, ctx)
+
+    async def _close(self, env: AgentEnv, ctx: FlowContext) -> None:
+        # The episode is over and its data are good: a failure to clean up is counted and told, not raised.
+        try:
             async with asyncio.timeout(self.close_timeout_s):
                 await close_env(env)
+        except Exception as error:
+            ctx.count({"env/close_failed": 1})
+            _log.warning("%s did not close: %s: %s", type(env).__name__, type(error).__name__, error)
