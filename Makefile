@@ -1,0 +1,73 @@
+# Every target does its own set-up on a fresh machine and does it once: the stamps in $(VENV) remember what was
+# installed, and follow the project and constraint files.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+CONSTRAINTS := requirements/constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint $(CONSTRAINTS)
+
+PROJECT_FILES := pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml tools/pyproject.toml recipes/pyproject.toml))
+PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJECT_FILES)))
+
+.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-import clean
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.installed ## Make .venv with the core, all plugins, tools and recipes
+
+quickstart: $(VENV)/.installed ## Train a small agent on this machine, offline; results under runs/quickstart
+	$(BIN)/agentr1 train quickstart
+
+test: $(VENV)/.dev ## Run all tests, packaging tests included
+	$(BIN)/pytest
+
+lint: $(VENV)/.dev ## Check style, types and the import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+wheels: $(VENV)/.dev ## Build a wheel of every distribution into dist/
+	rm -f dist/*.whl
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist $(PROJECTS)
+	@ls dist/*.whl
+
+bench-engine: $(VENV)/.dev ## Measure the embedded engine against model.generate
+	$(BIN)/python tests/bench/bench_engine.py
+
+bench-loop: $(VENV)/.dev ## Measure the episode loop
+	$(BIN)/python tests/bench/bench_loop.py
+
+bench-import: $(VENV)/.dev ## Measure the import and start-up times
+	$(BIN)/python tests/bench/bench_import.py
+
+clean: ## Remove .venv, built wheels and caches; runs/ stays
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "agentr1 needs Python 3.11 or newer, and '$(PYTHON)' is not. Name one that is: make PYTHON=python3.12" >&2; \
+		exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/.torch: $(VENV)/.created $(CONSTRAINTS) scripts/install-torch.sh
+	scripts/install-torch.sh $(BIN)/python $(CONSTRAINTS)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.torch $(PROJECT_FILES)
+	$(PIP) hatchling editables
+	$(PIP) --no-build-isolation $(addprefix --editable ,$(PROJECTS))
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(PIP) --group dev
+	@touch $@
