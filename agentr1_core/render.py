@@ -95,7 +95,7 @@ class Rendered:
 
 
 class ContextTracker:
-    """Knows what was last shown and sampled, and renders the next observation as its exact continuation if it is one."""
+    """Knows what was last shown and sampled; renders the next observation as its exact continuation if it is one."""
 
     def __init__(self, renderer: ChatRenderer) -> None:
         self.renderer = renderer
@@ -253,14 +253,15 @@ class TemplateRenderer(ChatRenderer):
         new_messages: Sequence[Message],
         tools: Sequence[ToolSpec],
     ) -> TokenArray | None:
+        opened = self._apply(messages[:-1], tools, prompt=True)
         without = self._apply(messages, tools, prompt=False)
         with_new = self._apply([*messages, *new_messages], tools, prompt=True)
-        if with_new[: len(without)] != without:
+        if without[: len(opened)] != opened or with_new[: len(without)] != without:
             return None  # the template rewrites history when messages follow
         (stop,) = self.stop_token_ids
-        closing = _after_last(without, stop)
+        closing = _after_last(without[len(opened) :], stop)
         if closing is None:
-            return None  # the template does not end a turn with the stop token, so its seam is unknown
+            return None  # the template does not end an answer with the stop token, so its seam is unknown
         sampled = action_ids.tolist()
         seam = closing if sampled and sampled[-1] == stop else [stop, *closing]
         return token_array([*prompt_ids.tolist(), *sampled, *seam, *with_new[len(without) :]])
