@@ -1,0 +1,19 @@
+"""What this distribution offers to agentr1: its entry point names this module.
+
+The tools are given as strings, so that listing plugins imports nothing else.
+"""
+
+from collections.abc import Mapping
+
+from agentr1_core.plugins import hookimpl
+
+agentr1_api_version = 1
+
+
+@hookimpl
+def agentr1_tools() -> Mapping[str, str]:
+    """The tools by the names a run file uses."""
+    return {
+        "calculator": "agentr1_tools.calculator:Calculator",
+        "search": "agentr1_tools.search:Search",
+    }
