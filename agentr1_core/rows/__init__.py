@@ -1,0 +1,10 @@
+"""Training rows: which sampled tokens train, in which sequences, with which weight, and where the others went."""
+
+from __future__ import annotations
+
+from agentr1_core.rows.layout import make_rows
+from agentr1_core.rows.ledger import Ledger
+from agentr1_core.rows.row import CONTEXT, RowBatch, TrainingRow
+from agentr1_core.rows.weights import Totals, WeightMode, token_weights
+
+__all__ = ["CONTEXT", "Ledger", "RowBatch", "Totals", "TrainingRow", "WeightMode", "make_rows", "token_weights"]
