@@ -1,0 +1,1 @@
+"""Recipes: environments with their data and run files, ready for ``agentr1 train <name>``."""
