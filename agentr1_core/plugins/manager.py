@@ -242,7 +242,8 @@ class PluginManager:
 
     def _unknown(self, kind: str, name: str) -> PluginError:
         known = self.names(kind)
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+        plain = {offer.name for offer in self.offers(kind)}
+        near = difflib.get_close_matches(name.rpartition(":")[2], plain, n=3)
         broken = [info for info in self._plugins.values() if info.broken is not None]
         problem = f"No plugin offers the {kind} '{name}'. Known: {', '.join(known) or 'none'}."
         for info in broken:

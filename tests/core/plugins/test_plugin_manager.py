@@ -22,7 +22,7 @@ CALCULATOR = """
 
     @hookimpl
     def agentr1_tools():
-        return {"calculator": "fractions:Fraction"}
+        return {"abacus": "fractions:Fraction"}
 """
 
 
@@ -35,9 +35,9 @@ def test_an_installed_plugin_is_found_and_its_offer_imported_by_name(install: An
 
     manager = PluginManager.discover()
 
-    assert manager.get("tool", "calculator") is Fraction
+    assert manager.get("tool", "abacus") is Fraction
     assert named(manager, "acme-math") == PluginInfo(
-        name="main", dist="acme-math", version="2.1.0", module="acme_math", offers={"tool": ("calculator",)}
+        name="main", dist="acme-math", version="2.1.0", module="acme_math", offers={"tool": ("abacus",)}
     )
 
 
@@ -70,7 +70,7 @@ def test_a_broken_plugin_is_listed_with_its_reason_and_leaves_the_others_alone(i
 
     manager = PluginManager.discover()
 
-    assert manager.get("tool", "calculator") is Fraction
+    assert manager.get("tool", "abacus") is Fraction
     broken = named(manager, "acme-broken").broken
     assert broken is not None
     assert broken.startswith("ModuleNotFoundError: No module named 'acme_missing_package'")
@@ -89,12 +89,12 @@ def test_an_unknown_name_lists_near_ones_and_the_broken_plugins_that_may_offer_i
     install("acme-math", "acme_math", CALCULATOR)
 
     with pytest.raises(PluginError) as caught:
-        PluginManager.discover().get("tool", "calculater")
+        PluginManager.discover().get("tool", "abacuss")
 
-    assert "No plugin offers the tool 'calculater'" in caught.value.problem
+    assert "No plugin offers the tool 'abacuss'" in caught.value.problem
     assert "acme-broken 1.0.0 could not be loaded" in caught.value.problem
     assert "acme_missing_package" in caught.value.problem
-    assert caught.value.mend == "Did you mean 'calculator'?"
+    assert caught.value.mend == "Did you mean 'abacus'?"
 
 
 def test_two_distributions_with_one_name_are_an_error_and_a_qualified_name_picks_one(install: Any) -> None:
@@ -103,12 +103,12 @@ def test_two_distributions_with_one_name_are_an_error_and_a_qualified_name_picks
     manager = PluginManager.discover()
 
     with pytest.raises(PluginError, match=r"several plugins: acme-math 1\.0\.0, other-math 1\.0\.0") as caught:
-        manager.get("tool", "calculator")
+        manager.get("tool", "abacus")
 
-    assert caught.value.mend == "Say 'acme-math:calculator' or 'other-math:calculator'."
-    assert manager.get("tool", "acme-math:calculator") is Fraction
-    assert manager.get("tool", "Acme_Math:calculator") is Fraction
-    assert {"acme-math:calculator", "other-math:calculator"} <= set(manager.names("tool"))
+    assert caught.value.mend == "Say 'acme-math:abacus' or 'other-math:abacus'."
+    assert manager.get("tool", "acme-math:abacus") is Fraction
+    assert manager.get("tool", "Acme_Math:abacus") is Fraction
+    assert {"acme-math:abacus", "other-math:abacus"} <= set(manager.names("tool"))
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_a_plugin_for_another_api_is_refused_in_one_line(install: Any, line: str
     ("hook", "reason"),
     [
         ("def agentr1_tool(): return {}", "'agentr1_tool' is not a hook; did it mean 'agentr1_tools'?"),
-        ("def agentr1_tools(): return ['calculator']", "agentr1_tools returned list"),
+        ("def agentr1_tools(): return ['abacus']", "agentr1_tools returned list"),
         ("def agentr1_tools(): return {'a:b': int}", "names are text without a colon"),
-        ("def agentr1_tools(): return {'calculator': 'fractions.Fraction'}", "write it as 'package.module:Class'"),
+        ("def agentr1_tools(): return {'abacus': 'fractions.Fraction'}", "write it as 'package.module:Class'"),
         ("def agentr1_tools(): return {}[0]", "its agentr1_tools hook failed: KeyError: 0"),
         ("def agentr1_update(loss): pass", "hookimpl definition"),
     ],
@@ -156,7 +156,7 @@ def test_a_local_class_needs_no_plugin() -> None:
 
 def test_an_unknown_kind_says_which_there_are() -> None:
     with pytest.raises(PluginError, match="'tools' is not a kind") as caught:
-        PluginManager().get("tools", "calculator")
+        PluginManager().get("tools", "abacus")
     assert "tool, env, flow" in (caught.value.mend or "")
 
 
