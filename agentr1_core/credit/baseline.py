@@ -87,8 +87,6 @@ def group_statistics(values: Floats, group: Ints, weights: Floats, n_groups: int
     count = np.rint(total(np.ones_like(values))).astype(np.int64)
     filled = np.maximum(count, 1)
     mean = total(values) / filled
-    # One correction step brings the mean to full precision where values are large and close together.
-    mean = mean + np.where(count > 0, total(values - mean[group]) / filled, 0.0)
     std = np.sqrt(total((values - mean[group]) ** 2) / np.maximum(count - 1, 1))
     magnitude = np.ones(n_groups)
     np.maximum.at(magnitude, group, np.where(weights > 0, np.abs(values), 0.0))

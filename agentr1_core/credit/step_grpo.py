@@ -33,10 +33,10 @@ class StepGRPO(Estimator):
     ``gamma=1`` and a reward at the end only, this is GRPO.
 
     Its bias: the baseline is one number for steps at all depths, so where returns-to-go grow towards the goal, late
-    steps look better than early ones whatever was done; and it contains the trajectory's own steps, whose number
-    the policy chooses, so unlike RLOO's it is not independent of the action that is judged. Dividing by the spread
-    weighs groups unequally, as in GRPO. It is cheap, needs no critic and tells steps apart; where an unbiased gradient
-    matters more, use ``rloo``.
+    steps look better than early ones whatever was done, even in a group whose trajectories are all alike. It also
+    contains the trajectory's own steps, whose number the policy chooses, so unlike RLOO's it is not independent of
+    the action that is judged. Dividing by the spread weighs groups unequally, as in GRPO. It is cheap, needs no
+    critic and tells steps apart; where an unbiased gradient matters more, use ``rloo``.
     """
 
     name: ClassVar[str] = "step_grpo"

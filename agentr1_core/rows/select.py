@@ -67,7 +67,7 @@ class TokenCount:
 def select_steps(
     groups: Sequence[Group], credit: Credit, rules: Selection, count: TokenCount
 ) -> Iterator[tuple[Group, Trajectory, list[TrainedStep]]]:
-    """Yield each trajectory with its group and its trained steps, in ``CreditBatch.from_groups`` order, writing ``count``.
+    """Yield each trajectory with its trained steps, in ``CreditBatch.from_groups`` order, writing ``count``.
 
     Raises:
         ValueError: The credit does not have one entry for each sampled token of the groups.

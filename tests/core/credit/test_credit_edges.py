@@ -35,6 +35,14 @@ def test_equal_returns_give_exactly_zero(name, reward, make_group):
         assert credit.counters["credit/zero_variance_groups"] == 1
 
 
+def test_returns_that_differ_by_rounding_are_equal(make_group):
+    # .1 + .2 is not .3 in floating point.
+    group = make_group("g", {"A": [(0.1, 1), (0.2, 1)], "B": [(0.3, 2)]})
+    assert group.trajectories[0].ret != group.trajectories[1].ret
+    for name in ("grpo", "dr_grpo", "rloo", "reinforce_pp_baseline"):
+        assert not estimate(name, group).advantages.any()
+
+
 def test_a_small_spread_around_a_large_mean_survives(make_group):
     # sum(x^2) - n * mean^2 in single precision would give a spread of .001 here.
     rewards = [1000.0, 1000.1, 1000.2, 1000.3]
@@ -103,6 +111,14 @@ def test_step_indices_must_be_contiguous_and_unique(indices, make_step):
     steps = tuple(make_step(i, 0.5, 1) for i in indices)
     with pytest.raises(EnvError, match="'A'"):
         CreditBatch.from_groups([Group("g", {}, (Trajectory("A", "g", {}, steps, StopReason.COMPLETED),))])
+
+
+def test_steps_are_read_by_index_in_whatever_order_they_are_stored(make_group):
+    (trajectory,) = make_group("g", {"A": [(0.5, 1), (0.25, 2), (1, 3)]}).trajectories
+    stored = dataclasses.replace(trajectory, steps=trajectory.steps[::-1])
+    batch = CreditBatch.from_groups([Group("g", {}, (stored,))])
+    assert batch.reward.tolist() == [0.5, 0.25, 1]
+    assert batch.n_tokens.tolist() == [1, 2, 3]
 
 
 def test_a_trajectory_needs_steps_and_an_id_of_its_own(make_group):

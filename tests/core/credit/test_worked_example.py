@@ -92,6 +92,14 @@ def test_step_grpo_is_grpo_when_only_the_end_is_rewarded(make_group):
     close(StepGRPO({"gamma": 1, "eps": 1e-6}).estimate(batch).advantages, GRPO().estimate(batch).advantages)
 
 
+def test_step_grpo_favours_late_steps(make_group):
+    # Its documented bias: two trajectories that do equally well still get credit, by depth alone.
+    group = make_group("g", {"A": [(0, 1), (1, 1)], "B": [(0, 1), (1, 1)]})
+    batch = CreditBatch.from_groups([group])
+    close(StepGRPO({"gamma": 0.5, "eps": 0.0}).estimate(batch).advantages, np.array([-1, 1, -1, 1]) * np.sqrt(0.5))
+    close(StepGRPO({"gamma": 1.0}).estimate(batch).advantages, [0, 0, 0, 0])
+
+
 def test_names():
     assert set(ESTIMATORS) == {"grpo", "dr_grpo", "rloo", "reinforce_pp", "reinforce_pp_baseline", "step_grpo"}
     assert all(ESTIMATORS[name].name == name for name in ESTIMATORS)

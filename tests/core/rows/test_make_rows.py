@@ -83,6 +83,13 @@ def test_a_rewritten_context_opens_a_new_row(make_step, make_trajectory, make_gr
     assert batch.rows[1].completion_ids.tolist() == [12, 13]
 
 
+def test_a_changed_token_anywhere_before_the_action_opens_a_new_row(make_step, make_trajectory, make_group):
+    steps = make_step(0, [1, 2, 3], [10]), make_step(1, [1, 9, 3, 10, 50], [12]), make_step(2, [3, 10], [13])
+    group = make_group(make_trajectory("A", *steps))
+    batch = make_rows([group], counted_credit(group), merge="linear")
+    assert [row.prompt_ids.tolist() for row in batch.rows] == [[1, 2, 3], [1, 9, 3, 10, 50], [3, 10]]
+
+
 def test_the_continued_flag_is_not_trusted(continued):
     (trajectory,) = continued.trajectories
     steps = tuple(
