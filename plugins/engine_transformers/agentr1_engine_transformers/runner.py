@@ -26,6 +26,8 @@ class ModelRunner:
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         accepted = inspect.signature(base.forward).parameters
         self._keeps_logits = "logits_to_keep" in accepted
+        # Renamed in the course of transformers 5.
+        self._cache_name = "cache" if "cache" in accepted else "past_key_values"
         self._takes_positions = "position_ids" in accepted
         self._wide_mask = False
         self._asleep: list[nn.Module] = []
@@ -58,7 +60,7 @@ class ModelRunner:
         wanted = self.full(ids, torch.ones_like(ids, dtype=torch.bool), torch.tensor([7], device=self.device))
         try:
             cache = DynamicCache()
-            self.model(input_ids=ids[:, :1], past_key_values=cache, use_cache=True)
+            self.model(input_ids=ids[:, :1], use_cache=True, **{self._cache_name: cache})
             layout = KvLayout.of(cache)
             if not layout.buffers or not self._decodes(layout, ids, wanted):
                 return
@@ -102,7 +104,9 @@ class ModelRunner:
             Logits after the last token, ``(n_rows, n_vocab)``.
         """
         slab.n_new = ids.shape[1]
-        extra: dict[str, Any] = {"logits_to_keep": 1} if self._keeps_logits else {}
+        extra: dict[str, Any] = {self._cache_name: slab.cache}
+        if self._keeps_logits:
+            extra["logits_to_keep"] = 1
         if self._takes_positions:
             extra["position_ids"] = positions
         if mask is not None and self._wide_mask and slab.n_new == 1:
@@ -111,7 +115,6 @@ class ModelRunner:
             out = self.model(
                 input_ids=ids,
                 attention_mask=mask,
-                past_key_values=slab.cache,
                 use_cache=True,
                 return_dict=True,
                 **extra,

@@ -20,6 +20,15 @@ from agentr1_core.engine import WeightSource
 from agentr1_core.errors import EngineError
 from agentr1_engine_transformers.settings import EngineSettings
 
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "spiece.model",
+    "vocab.json",
+    "vocab.txt",
+)
+
 
 def load_model(settings: EngineSettings) -> tuple[nn.Module, frozenset[int]]:
     """Load the model that the settings name, and the end-of-sequence ids of its tokenizer if it has one.
@@ -79,6 +88,10 @@ def update(model: nn.Module, weights: WeightSource) -> None:
 
 
 def _tokenizer_eos(settings: EngineSettings) -> frozenset[int]:
+    folder = Path(settings.model or "")
+    if folder.is_dir() and not any((folder / file).exists() for file in _TOKENIZER_FILES):
+        # Asked anyway, transformers makes up an empty tokenizer whose end-of-sequence id is 0.
+        return frozenset()
     try:
         tokenizer = AutoTokenizer.from_pretrained(settings.model, trust_remote_code=settings.trust_remote_code)
     except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError):
