@@ -151,7 +151,7 @@ def create_chat_renderer(
         template_kwargs: Passed to the chat template, for example ``{"enable_thinking": False}``.
 
     Raises:
-        ConfigError: The family is unknown, or the tokenizer has no chat template.
+        ConfigError: The family is unknown or does not fit, or the tokenizer has no chat template.
     """
     import renderers  # half a second: only programs that render pay for it
     from renderers.base import MODEL_RENDERER_MAP
@@ -166,7 +166,14 @@ def create_chat_renderer(
         raise ConfigError(
             f"Unknown renderer '{family}'.", "Use 'auto', 'template' or a family that the renderers package lists."
         ) from error
-    return FamilyRenderer(renderers.create_renderer(tokenizer, config, chat_template_kwargs=kwargs or None), tokenizer)
+    try:
+        renderer = renderers.create_renderer(tokenizer, config, chat_template_kwargs=kwargs or None)
+    except (AssertionError, TypeError, ValueError) as error:  # how renderers reports a token or argument it misses
+        raise ConfigError(
+            f"The renderer '{family}' does not fit the tokenizer '{getattr(tokenizer, 'name_or_path', '')}': {error}",
+            "Use the renderer of the tokenizer's own family, or 'template'.",
+        ) from error
+    return FamilyRenderer(renderer, tokenizer)
 
 
 class FamilyRenderer(ChatRenderer):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -282,7 +283,7 @@ def _causes(failed: Sequence[Trajectory]) -> str:
 
 def _where(error: BaseException) -> str:
     """The place in the flow or environment where a deadline struck."""
-    import traceback
-
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "asyncio" not in frame.filename]
+    # asyncio.timeout turns the cancellation that struck into a TimeoutError; the place is where that struck.
+    struck = error.__cause__ or error.__context__ or error
+    frames = [frame for frame in traceback.extract_tb(struck.__traceback__) if "asyncio" not in frame.filename]
     return f"in {frames[-1].name} ({frames[-1].filename}:{frames[-1].lineno})" if frames else "in the flow"
