@@ -46,7 +46,7 @@ def explain(error: ValidationError, model: type[BaseModel], where: str, prefix: 
     lines = [problem for problem, _ in problems.values()]
     mends = list(dict.fromkeys(mend for _, mend in problems.values() if mend))
     if len(lines) == 1:
-        return ConfigError(f"{where}: {lines[0]}.", mends[0] if mends else None)
+        return ConfigError(f"{where}: {lines[0]}.", mends[0] if mends else "Mend this value.")
     listed = "\n".join(f"  - {problem}.{f' {mend}' if mend else ''}" for problem, mend in problems.values())
     return ConfigError(f"{where} has {len(lines)} mistakes:\n{listed}", "Mend these keys of the run file.")
 
@@ -61,13 +61,15 @@ def nearest_keys(key: str, known: Sequence[str]) -> str:
 
 def _wrong_value(dotted: str, item: Any, annotation: Any) -> tuple[str, str | None]:
     value = item["input"]
-    shown = repr(value) if not isinstance(value, (dict, list)) else f"a {'section' if isinstance(value, dict) else 'list'}"
+    shown = (
+        repr(value) if not isinstance(value, (dict, list)) else f"a {'section' if isinstance(value, dict) else 'list'}"
+    )
     type_mismatch = item["type"].endswith(("_type", "_parsing", "literal_error")) or item["type"] == "int_from_float"
     expected = _describe(annotation) if type_mismatch else None
     if expected is None:
         message = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
         return f"'{dotted}' is {shown}; it must be {message}", None
-    return f"'{dotted}' is {shown}; expected {expected}", f"Give `{dotted}` {expected}."
+    return f"'{dotted}' is {shown}; expected {expected}", None
 
 
 def _describe(annotation: Any) -> str | None:
@@ -78,14 +80,24 @@ def _describe(annotation: Any) -> str | None:
     if origin is Literal:
         return "one of " + ", ".join(str(arg) for arg in args)
     if origin in (Union, types.UnionType):
-        parts = [part for part in map(_describe, args) if part]
+        parts = [part for part in map(_describe, args) if part and part != "null"]
         return " or ".join(parts) or None
     if origin in (list, tuple, Sequence):
         inner = _describe(args[0]) if args else None
-        return "a list" if inner is None else f"a list of {inner.removeprefix('a ')}s" if inner.startswith("a ") else "a list"
+        return (
+            "a list"
+            if inner is None
+            else f"a list of {inner.removeprefix('a ')}s"
+            if inner.startswith("a ")
+            else "a list"
+        )
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         required = [name for name, field in annotation.model_fields.items() if field.is_required()]
-        return "a name, or a section with a name" if required == ["name"] or "name" in annotation.model_fields else "a section"
+        return (
+            "a name, or a section with a name"
+            if required == ["name"] or "name" in annotation.model_fields
+            else "a section"
+        )
     if origin is dict or annotation in (dict, Mapping) or origin is Mapping:
         return "a section"
     return None

@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from agentr1_core.config.explain import explain
-from agentr1_core.config.schema import Named, RunConfig
+from agentr1_core.config.schema import RunConfig
 from agentr1_core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -126,7 +126,9 @@ def _parse(text: str, where: str) -> Any:
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{where} is not valid YAML: {' '.join(str(error).split())}", "Mend the place named.") from error
+        raise ConfigError(
+            f"{where} is not valid YAML: {' '.join(str(error).split())}", "Mend the place named."
+        ) from error
 
 
 def _override(tree: dict[str, Any], key: str, value: Any) -> None:
