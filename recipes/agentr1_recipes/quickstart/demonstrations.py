@@ -9,7 +9,6 @@ import random
 from typing import Any
 
 from agentr1_core.tool_format import HermesFormat
-
 from agentr1_recipes.quickstart.env import SPECS, show
 
 LARGEST = 9

@@ -15,13 +15,13 @@ CHAT_TEMPLATE = """\
 {%- for message in messages -%}
 <|im_start|>{{ message.role }}
 {{ message.content or '' }}
-{%- for call in message.tool_calls or [] %}
-<tool_call>
+{%- for call in message.tool_calls or [] -%}
+{{ '\n' if message.content or not loop.first }}<tool_call>
 {{ {'name': call.function.name, 'arguments': call.function.arguments} | tojson }}
 </tool_call>
 {%- endfor %}
-{%- if loop.first and tools %}
-tools:
+{%- if loop.first and tools -%}
+{{ '\n' }}tools:
 {%- for tool in tools %} {{ tool.function.name }}({{ tool.function.parameters.properties | join(',') }}){% endfor %}
 {%- endif -%}
 <|im_end|>
