@@ -151,10 +151,16 @@ class Rollouts:
         ]
         return await self.collect_plays(plays, least=min(self.min_group_size, group_size), training=training)
 
-    async def collect_plays(self, plays: Sequence[Play], *, least: int = 1, training: bool = True) -> Collection:
+    async def collect_plays(
+        self, plays: Sequence[Play], *, least: int = 1, training: bool = True, may_all_fail: bool = False
+    ) -> Collection:
         """Play given episodes; those of one ``group_id`` form a group, in the order of their first member.
 
-        Callers that split a group over processes name its members themselves and pass ``least=1``.
+        Callers that split a group over processes name its members themselves and pass ``least=1`` and
+        ``may_all_fail=True``: other processes may have usable episodes.
+
+        Raises:
+            EnvError: Every single episode failed, unless ``may_all_fail``.
         """
         await self.start()
         start = time.monotonic()
@@ -170,7 +176,7 @@ class Rollouts:
         least = least if training else 1
         groups = tuple(_group(group_id, first[group_id], played, least) for group_id, played in members.items())
         collection = Collection(groups, time.monotonic() - start, _total(groups))
-        if plays and not collection.trajectories:
+        if plays and not collection.trajectories and not may_all_fail:
             raise EnvError(f"Every episode failed. {_causes(collection.failed)}", "Mend the first cause and run again.")
         if training and self.hooks is not None:
             for group in groups:
