@@ -77,6 +77,8 @@ class TrainingJob:
     merge: str
     #: Name of the renderer and its template arguments.
     renderer: tuple[str, Mapping[str, Any]]
+    #: A ``ToolFormat`` for models whose chat template decides how tools are called; ``None`` for Hermes.
+    tool_format: Any = None
     #: The backend's own arguments (for TRL those of ``GRPOConfig``).
     settings: Mapping[str, Any]
     warm_start: WarmStart | None = None

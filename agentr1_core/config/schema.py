@@ -39,37 +39,46 @@ class Named(BaseModel):
 class Run(Section):
     """The run folder and the seed."""
 
-    name: str = Field("run", min_length=1, description="Name of the run's folder.")
-    dir: str = Field("runs", description="Folder that holds the run folders.")
-    seed: int = Field(0, ge=0, description="Seeds tasks, sampling, the base model and the trainer.")
-    save_every: int = Field(0, ge=0, description="Save a checkpoint after every so many updates; 0 only at the end.")
+    name: str = Field(default="run", min_length=1, description="Name of the run's folder.")
+    dir: str = Field(default="runs", description="Folder that holds the run folders.")
+    seed: int = Field(default=0, ge=0, description="Seeds tasks, sampling, the base model and the trainer.")
+    save_every: int = Field(
+        default=0, ge=0, description="Save a checkpoint after every so many updates; 0 only at the end."
+    )
 
 
 class Renderer(Named):
     """How messages become tokens; further keys are arguments of the chat template."""
 
-    name: str = Field("auto", description="`auto`, `template` or a family of the `renderers` package.")
+    name: str = Field(default="auto", description="`auto`, `template` or a family of the `renderers` package.")
+    tool_format: str | None = Field(
+        default=None, description="How tools are called where the chat template decides; Hermes when unset."
+    )
 
 
 class Data(Section):
     """Which tasks are played."""
 
-    train: str | None = Field(None, description="File, folder or hub id; the recipe's tasks when unset.")
-    eval: str | None = Field(None, description="Held-out tasks; the recipe's when unset and a recipe is named.")
-    train_split: str = Field("train", description="Split to take where the data set has splits.")
-    eval_split: str | None = Field(None, description="The same for `eval`; by default test, validation or train.")
-    train_size: int | None = Field(None, ge=1, description="Tasks at most; 1024 from a recipe when unset.")
-    eval_size: int | None = Field(
-        None, ge=0, description="Tasks at most; 64 from a recipe. With `train` alone, so many are held out from it."
+    train: str | None = Field(default=None, description="File, folder or hub id; the recipe's tasks when unset.")
+    eval: str | None = Field(default=None, description="Held-out tasks; the recipe's when unset and a recipe is named.")
+    train_split: str = Field(default="train", description="Split to take where the data set has splits.")
+    eval_split: str | None = Field(
+        default=None, description="The same for `eval`; by default test, validation or train."
     )
-    shuffle: bool = Field(False, description="Shuffle rows by the run's seed before sizes are cut.")
+    train_size: int | None = Field(default=None, ge=1, description="Tasks at most; 1024 from a recipe when unset.")
+    eval_size: int | None = Field(
+        default=None,
+        ge=0,
+        description="Tasks at most; 64 from a recipe. With `train` alone, so many are held out from it.",
+    )
+    shuffle: bool = Field(default=False, description="Shuffle rows by the run's seed before sizes are cut.")
 
 
 class Reward(Section):
     """A reward on finished trajectories."""
 
     name: str = Field(description="A name on offer, or a function as `package.module:function`.")
-    weight: float = Field(1.0, description="Factor of its values.")
+    weight: float = Field(default=1.0, description="Factor of its values.")
 
     @model_validator(mode="before")
     @classmethod
@@ -80,56 +89,58 @@ class Reward(Section):
 class Sampling(Section):
     """How the model is sampled in training."""
 
-    max_tokens: int = Field(256, ge=1, description="Longest action, in tokens.")
-    temperature: float = Field(1.0, ge=0, description="0 is greedy decoding.")
-    top_p: float = Field(1.0, gt=0, le=1)
-    top_k: int = Field(0, ge=0, description="0 is off.")
-    min_p: float = Field(0.0, ge=0, lt=1)
+    max_tokens: int = Field(default=256, ge=1, description="Longest action, in tokens.")
+    temperature: float = Field(default=1.0, ge=0, description="0 is greedy decoding.")
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = Field(default=0, ge=0, description="0 is off.")
+    min_p: float = Field(default=0.0, ge=0, lt=1)
     stop_token_ids: list[int] = Field(default_factory=list, description="Beside those of the renderer.")
 
 
 class EvaluationSampling(Section):
     """What evaluation samples differently; a field left out is as in `sampling`."""
 
-    max_tokens: int | None = Field(None, ge=1)
-    temperature: float | None = Field(None, ge=0)
-    top_p: float | None = Field(None, gt=0, le=1)
-    top_k: int | None = Field(None, ge=0)
-    min_p: float | None = Field(None, ge=0, lt=1)
+    max_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=0)
+    min_p: float | None = Field(default=None, ge=0, lt=1)
     stop_token_ids: list[int] | None = None
 
 
 class Evaluation(Section):
     """When and how held-out tasks are played."""
 
-    every: int = Field(0, ge=0, description="Evaluate after every so many updates; 0 only before and after.")
+    every: int = Field(default=0, ge=0, description="Evaluate after every so many updates; 0 only before and after.")
     sampling: EvaluationSampling = Field(default_factory=EvaluationSampling)
 
 
 class Rollout(Section):
     """What an episode may use, and how many run at once."""
 
-    max_steps: int = Field(16, ge=1, description="Turns of the policy in one episode.")
-    max_tokens_per_episode: int | None = Field(None, ge=1, description="Sampled tokens of one episode.")
-    max_context: int | None = Field(None, ge=2, description="Prompt plus action, in tokens.")
-    min_tokens_per_step: int = Field(1, ge=1, description="A turn with less room than this is not begun.")
-    step_timeout_s: float | None = Field(300.0, gt=0, description="Seconds for one turn.")
-    episode_timeout_s: float | None = Field(1800.0, gt=0, description="Seconds for one episode.")
-    engine_retries: int = Field(2, ge=0, description="Tries more after an engine fault.")
-    retry_delay_s: float = Field(0.5, ge=0, description="Seconds before the first retry; doubles with each.")
-    concurrency: int = Field(256, ge=1, description="Episodes in flight at most.")
-    min_group_size: int = Field(2, ge=1, description="Groups with fewer usable trajectories are left out.")
+    max_steps: int = Field(default=16, ge=1, description="Turns of the policy in one episode.")
+    max_tokens_per_episode: int | None = Field(default=None, ge=1, description="Sampled tokens of one episode.")
+    max_context: int | None = Field(default=None, ge=2, description="Prompt plus action, in tokens.")
+    min_tokens_per_step: int = Field(default=1, ge=1, description="A turn with less room than this is not begun.")
+    step_timeout_s: float | None = Field(default=300.0, gt=0, description="Seconds for one turn.")
+    episode_timeout_s: float | None = Field(default=1800.0, gt=0, description="Seconds for one episode.")
+    engine_retries: int = Field(default=2, ge=0, description="Tries more after an engine fault.")
+    retry_delay_s: float = Field(default=0.5, ge=0, description="Seconds before the first retry; doubles with each.")
+    concurrency: int = Field(default=256, ge=1, description="Episodes in flight at most.")
+    min_group_size: int = Field(default=2, ge=1, description="Groups with fewer usable trajectories are left out.")
 
 
 class Algorithm(Section):
     """How trajectories become updates."""
 
     estimator: Named = Field(default_factory=lambda: Named(name="grpo"), description="Credit estimator.")
-    group_size: int = Field(8, ge=1, description="Trajectories of one task, compared with each other.")
-    prompts_per_update: int = Field(8, ge=1, description="Tasks for each optimiser update.")
-    updates: int = Field(100, ge=0, description="Optimiser updates of the run.")
-    merge: Literal["none", "linear", "tree"] = Field("linear", description="How steps share training rows.")
-    shuffle_advantages: bool = Field(False, description="Negative control: advantages go to random trajectories.")
+    group_size: int = Field(default=8, ge=1, description="Trajectories of one task, compared with each other.")
+    prompts_per_update: int = Field(default=8, ge=1, description="Tasks for each optimiser update.")
+    updates: int = Field(default=100, ge=0, description="Optimiser updates of the run.")
+    merge: Literal["none", "linear", "tree"] = Field(default="linear", description="How steps share training rows.")
+    shuffle_advantages: bool = Field(
+        default=False, description="Negative control: advantages go to random trajectories."
+    )
 
 
 class WarmStart(BaseModel):
@@ -138,10 +149,10 @@ class WarmStart(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     when: Literal["scratch", "always", "never"] = Field(
-        "scratch", description="`scratch`: only when the recipe made the model."
+        default="scratch", description="`scratch`: only when the recipe made the model."
     )
     demonstrations: int | str | None = Field(
-        None, description="How many of the recipe's, or a data set of `prompt` and `completion` messages."
+        default=None, description="How many of the recipe's, or a data set of `prompt` and `completion` messages."
     )
 
     @property
@@ -153,23 +164,29 @@ class WarmStart(BaseModel):
 class Report(Section):
     """What is kept of trajectories, and what the report shows."""
 
-    enabled: bool = Field(True, description="Write `report.html` at the end.")
-    kept_per_update: int = Field(4, ge=0, description="Trajectories of each update kept in `trajectories.jsonl`.")
-    trajectories: int = Field(4, ge=0, description="Trajectories shown step by step in the report.")
+    enabled: bool = Field(default=True, description="Write `report.html` at the end.")
+    kept_per_update: int = Field(
+        default=4, ge=0, description="Trajectories of each update kept in `trajectories.jsonl`."
+    )
+    trajectories: int = Field(default=4, ge=0, description="Trajectories shown step by step in the report.")
 
 
 class RunConfig(Section):
     """A whole run file."""
 
     run: Run = Field(default_factory=Run)
-    model: str | None = Field(None, description="Hub id or folder; `recipe` for the model that the recipe makes.")
+    model: str | None = Field(
+        default=None, description="Hub id or folder; `recipe` for the model that the recipe makes."
+    )
     renderer: Renderer = Field(default_factory=lambda: Renderer(name="auto"))
-    recipe: str | None = Field(None, description="Name of a recipe.")
+    recipe: str | None = Field(default=None, description="Name of a recipe.")
     data: Data = Field(default_factory=Data)
-    env: Named | None = Field(None, description="Environment; the built-in `tools` when neither env nor flow is set.")
-    flow: Named | None = Field(None, description="Flow, in place of an environment.")
+    env: Named | None = Field(
+        default=None, description="Environment; the built-in `tools` when neither env nor flow is set."
+    )
+    flow: Named | None = Field(default=None, description="Flow, in place of an environment.")
     tools: list[Named] = Field(default_factory=list, description="Tools on offer, each a name or with settings.")
-    context: Named | None = Field(None, description="Context policy around the environment; append when unset.")
+    context: Named | None = Field(default=None, description="Context policy around the environment; append when unset.")
     reward: list[Reward] = Field(default_factory=list, description="Rewards on finished trajectories.")
     sampling: Sampling = Field(default_factory=Sampling)
     evaluation: Evaluation = Field(default_factory=Evaluation)

@@ -1,0 +1,10 @@
+"""From a run configuration to what runs: the training job, or rollouts without training.
+
+The CLI calls ``build_job`` and ``build_rollouts``; both resolve every name through the plugin manager and refuse
+what cannot work, with the key of the run file in the message. Nothing here trains or samples.
+"""
+
+from agentr1_core.job.build import build_job, cautions
+from agentr1_core.job.rollouts import RolloutJob, build_rollouts
+
+__all__ = ["RolloutJob", "build_job", "build_rollouts", "cautions"]

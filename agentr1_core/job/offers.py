@@ -1,0 +1,90 @@
+"""Look up what a run file names and build it from the settings beside the name.
+
+The job builder calls these functions; every error carries the key of the run file it is about.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from agentr1_core.config.explain import explain, nearest_keys
+from agentr1_core.errors import AgentR1Error, ConfigError, PluginError
+
+if TYPE_CHECKING:
+    from agentr1_core.plugins import PluginManager
+
+
+def find(plugins: PluginManager, kind: str, name: str, key: str) -> Any:
+    """The class or object a run file names under ``key``.
+
+    Raises:
+        PluginError: Nothing of that name is on offer, or it cannot be imported.
+    """
+    try:
+        return plugins.get(kind, name)
+    except PluginError as error:
+        raise PluginError(f"`{key}`: {error.problem}", error.mend) from error
+
+
+def check_settings(offer: Any, settings: Mapping[str, Any], key: str) -> None:
+    """Refuse settings that the ``Settings`` model of an engine, backend or estimator does not take."""
+    model = getattr(offer, "Settings", None)
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return
+    try:
+        model(**settings)
+    except ValidationError as error:
+        raise explain(error, model, "The run file", key) from error
+
+
+def accepts(offer: Any, parameter: str) -> bool:
+    """Whether a class or function takes an argument of this name."""
+    parameters = inspect.signature(offer).parameters
+    return parameter in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+def check_arguments(
+    offer: Any,
+    settings: Mapping[str, Any],
+    key: str,
+    *,
+    reserved: frozenset[str] = frozenset(),
+    by_rows: frozenset[str] = frozenset(),
+) -> None:
+    """Refuse settings that are no arguments of an environment, flow, tool or context, and miss none it needs.
+
+    Args:
+        offer: The class.
+        settings: What the run file gives.
+        key: Where in the run file.
+        reserved: Arguments that the job builder gives, so that the run file may not.
+        by_rows: Arguments that every row of the data gives.
+    """
+    parameters = inspect.signature(offer).parameters.values()
+    named = [each for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    known = [each.name for each in named if each.name not in reserved]
+    if not any(each.kind is each.VAR_KEYWORD for each in parameters):
+        for setting in settings:
+            if setting not in known:
+                raise ConfigError(
+                    f"`{key}.{setting}`: {offer.__name__} has no setting '{setting}'.", nearest_keys(setting, known)
+                )
+    given = {*settings, *reserved, *by_rows}
+    missing = [each.name for each in named if each.default is each.empty and each.name not in given]
+    if missing:
+        raise ConfigError(f"`{key}`: {offer.__name__} needs {', '.join(missing)}.", f"Set `{key}.{missing[0]}`.")
+
+
+def build(offer: Any, settings: Mapping[str, Any], key: str) -> Any:
+    """An instance of a class from its settings; what its constructor refuses is told with the key."""
+    check_arguments(offer, settings, key)
+    try:
+        return offer(**settings)
+    except AgentR1Error:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"`{key}`: {offer.__name__} refuses its settings: {error}", f"Mend `{key}`.") from error
