@@ -12,11 +12,7 @@ HEAVY = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "vllm
 CORE = "import agentr1_core"
 HELP = """
 from agentr1_core.cli.main import main
-sys.argv = ["agentr1", "--help"]
-try:
-    main()
-except SystemExit as end:
-    assert not end.code, end.code
+assert main(["--help"]) == 0
 """
 
 
