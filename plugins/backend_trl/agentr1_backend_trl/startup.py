@@ -1,0 +1,110 @@
+"""What is refused before a run starts, because it could not be done exactly or not at all.
+
+The trainer calls ``check_settings`` before TRL builds anything and ``check_engine`` once it knows the engine. A
+setting that cannot be kept is an error that names it, never silently ignored.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from agentr1_core.engine import InferenceEngine
+from agentr1_core.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+
+def check_settings(args: Any, merge: str) -> None:
+    """Refuse fields of ``GRPOConfig`` that step-level training cannot keep.
+
+    Raises:
+        ConfigError: Naming the field and the mend.
+    """
+    if merge not in ("none", "linear"):
+        raise ConfigError(f"merge is '{merge}'.", "The TRL backend lays rows out with 'none' or 'linear'.")
+    for field, broken, mend in (
+        ("temperature", args.temperature <= 0, "Train with a temperature above 0; greedy actions carry no gradient."),
+        ("repetition_penalty", args.repetition_penalty != 1.0, "Set it to 1.0: the trainer cannot score it."),
+        ("generation_kwargs", bool(args.generation_kwargs), "Use temperature, top_p, top_k, min_p; remove the rest."),
+        ("mask_truncated_completions", args.mask_truncated_completions, "Use an estimator with truncated='mask'."),
+        ("top_entropy_quantile", args.top_entropy_quantile < 1.0, "Set it to 1.0: TRL takes it per forward."),
+        ("use_adaptive_entropy", args.use_adaptive_entropy, "Use a fixed entropy_coef."),
+        ("scale_rewards", args.scale_rewards == "batch", "Use 'group' or 'none', or estimator='reinforce_pp'."),
+        (
+            "multi_objective_aggregation",
+            args.multi_objective_aggregation != "sum_then_normalize",
+            "Use 'sum_then_normalize'.",
+        ),
+    ):
+        if broken:
+            raise ConfigError(
+                f"GRPOConfig.{field}={getattr(args, field)!r} does not work with step-level rollouts.", mend
+            )
+    if merge == "linear":
+        for field, broken in (
+            ("importance_sampling_level", args.importance_sampling_level != "token"),
+            ("off_policy_mask_threshold", args.off_policy_mask_threshold is not None),
+            ("loss_type", args.loss_type == "vespo"),
+        ):
+            if broken:
+                raise ConfigError(
+                    f"GRPOConfig.{field}={getattr(args, field)!r} looks at whole rows, and merge='linear' puts several "
+                    "steps into one.",
+                    "Set merge='none', so that a row is one step.",
+                )
+
+
+def check_engine(
+    engine: InferenceEngine, args: Any, *, live: bool, n_processes: int, sharded: str | None, route: str
+) -> None:
+    """Refuse an engine that cannot get the trainer's weights, and warn where log-probs are of another distribution.
+
+    Args:
+        engine: The engine that will sample.
+        args: The ``GRPOConfig``.
+        live: Whether it shares the trainer's model.
+        n_processes: Training processes.
+        sharded: ``"zero3"``, ``"fsdp"`` or ``None``.
+        route: How weights reach an engine that is not live.
+
+    Raises:
+        ConfigError: The weights cannot reach it.
+        PluginError: It lacks log-probs or the route.
+    """
+    engine.require(logprobs=True)
+    if live and sharded == "fsdp" and n_processes > 1:
+        raise ConfigError(
+            "The embedded engine cannot sample from a model that FSDP shards over several processes: every forward "
+            "would have to run on all of them in step.",
+            "Use DDP or DeepSpeed, set use_vllm=True, or pass an engine of its own with engine_weights='file'.",
+        )
+    if live and sharded == "zero3" and not args.ds3_gather_for_generation:
+        raise ConfigError(
+            "ds3_gather_for_generation=False does not work with step-level rollouts: ranks sample at their own pace.",
+            "Set ds3_gather_for_generation=True.",
+        )
+    if not live and not args.use_vllm:
+        engine.require(weight_sync=route)
+        if sharded is not None and route == "state_dict":
+            raise ConfigError(
+                f"engine_weights='state_dict' does not work under {sharded}: no process holds all weights.",
+                "Set engine_weights='file'.",
+            )
+    if args.use_vllm and n_processes > 1 and args.vllm_mode == "server":
+        raise ConfigError(
+            "vllm_mode='server' with several training processes makes TRL generate on all of them in step, which "
+            "episodes of different length cannot.",
+            "Set vllm_mode='colocate', or pass an engine of its own, such as that of agentr1-engine-vllm.",
+        )
+    if args.use_vllm and args.vllm_tensor_parallel_size > 1:
+        raise ConfigError(
+            "vllm_tensor_parallel_size above 1 makes TRL generate on several processes in step, which episodes of "
+            "different length cannot.",
+            "Set it to 1, or pass an engine of its own, such as that of agentr1-engine-vllm.",
+        )
+    if args.top_p < 1.0 or args.top_k or args.min_p:
+        _log.warning(
+            "top_p, top_k or min_p leave out tokens, so the sampled distribution is not the one that is trained; "
+            "the log-prob gap and the importance ratio include that difference."
+        )

@@ -1,0 +1,482 @@
+"""``StepGRPOTrainer``: TRL's GRPO trainer with rollouts by agentr1 and one transition per agent turn.
+
+Scripts use it in place of ``trl.GRPOTrainer``. Configuration, data loading, reward functions, PEFT, accelerate,
+checkpoints, callbacks and logging stay TRL's; what is played, what becomes a row, and how token losses are averaged
+is decided here. It never rebuilds tokens from text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from accelerate.utils import DistributedType, gather_object, is_peft_model
+from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from trl import GRPOConfig, GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing, unwrap_model_for_generation
+from trl.trainer.utils import get_config_model_id
+
+from agentr1_backend_trl.episodes import Player, as_renderer, make_playable, sampling_from_args
+from agentr1_backend_trl.figures import TokenFigures
+from agentr1_backend_trl.global_credit import as_estimator
+from agentr1_backend_trl.importance import ImportanceCorrection
+from agentr1_backend_trl.loss_plan import plan_loss
+from agentr1_backend_trl.reference import reference_logps
+from agentr1_backend_trl.reward_functions import completion_of, refuse_non_numbers
+from agentr1_backend_trl.rows_to_tensors import Chunk
+from agentr1_backend_trl.startup import check_engine, check_settings
+from agentr1_backend_trl.step_batch import ScoredBatch, lay_out_batch, play_batch
+from agentr1_backend_trl.step_loss import step_loss
+from agentr1_backend_trl.weight_push import push_weights
+from agentr1_backend_trl.windows import plan_schedule
+from agentr1_core.engine import InferenceEngine, SamplingParams
+from agentr1_core.episode import RolloutLimits
+from agentr1_core.errors import ConfigError
+from agentr1_core.metrics import is_success
+from agentr1_core.reward import RewardSum
+from agentr1_core.rollout import Play
+from agentr1_core.rows import Ledger
+from agentr1_core.task import Task
+
+
+class StepGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
+    """GRPO on step-level transitions.
+
+    Every argument of ``trl.GRPOTrainer`` keeps its meaning, but for ``tools``, and ``reward_funcs`` may be left out
+    where the environment rewards. ``GRPOConfig``'s ``temperature``, ``top_p``, ``top_k`` and ``min_p`` say how
+    actions are sampled, ``max_completion_length`` how long one action may be, ``num_generations`` how many episodes
+    a group has. The number of optimiser steps follows from the prompts, never from how many steps episodes take.
+
+    Args:
+        env: Environment class, made with the row's ``env_kwargs`` for each episode, or a function ``task -> AgentEnv``.
+        flow: An ``AgentFlowBase`` in its place.
+        tools: ``BaseTool`` objects or plain functions; without ``env`` and ``flow`` they make a ``ToolEnv``.
+        context: Makes the context policy of each episode, for example ``lambda: KeepLast(2)``.
+        estimator: Name, class or instance of the credit estimator.
+        merge: ``"linear"`` puts a step that continues the one before it into the same row, ``"none"`` never does.
+        limits: What an episode may use.
+        engine: Samples the actions; by default the model in training itself, or TRL's vLLM with ``use_vllm=True``.
+        engine_weights: How an engine with weights of its own gets the trainer's: ``"state_dict"`` or ``"file"``.
+        reward: Rewards of agentr1 on trajectories, beside TRL's ``reward_funcs``.
+        renderer: ``"auto"``, a family name, ``"template"``, a pair of name and template arguments, or a renderer.
+        sampling: Overrides what the config says about sampling.
+        eval_sampling: How evaluation samples; like training by default.
+        concurrency: Episodes in flight at most, on each process.
+        min_group_size: A group with fewer usable episodes is left out whole, and reported.
+        rows_per_forward: Rows of one forward and backward; ``per_device_train_batch_size`` by default.
+        importance_cap: For an engine with weights of its own, the largest ``pi_trainer / pi_engine`` of a token;
+            by default TRL's ``vllm_importance_sampling_*`` settings decide.
+        shuffle_advantages: Negative control: each trajectory gets the credit of a random one.
+        hooks: Told of steps, trajectories, groups and updates, on the main process.
+
+    Raises:
+        ConfigError: A setting cannot be kept; see ``startup.py``.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        reward_funcs: Any = None,
+        args: GRPOConfig | None = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: Any = None,
+        reward_processing_classes: Any = None,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[Any, Any] = (None, None),
+        quantization_config: Any = None,
+        peft_config: Any = None,
+        tools: Any = None,
+        rollout_func: Any = None,
+        environment_factory: Any = None,
+        *,
+        env: Any = None,
+        flow: Any = None,
+        context: Callable[[], Any] | None = None,
+        estimator: Any = "grpo",
+        merge: str = "linear",
+        limits: RolloutLimits | None = None,
+        engine: InferenceEngine | None = None,
+        engine_weights: str = "state_dict",
+        reward: RewardSum | None = None,
+        renderer: Any = "auto",
+        sampling: SamplingParams | None = None,
+        eval_sampling: SamplingParams | None = None,
+        concurrency: int = 256,
+        min_group_size: int = 2,
+        rows_per_forward: int | None = None,
+        importance_cap: float | None = None,
+        shuffle_advantages: bool = False,
+        hooks: Any = None,
+    ) -> None:
+        if rollout_func is not None or environment_factory is not None:
+            raise ConfigError(
+                "rollout_func and environment_factory are TRL's own ways to play an episode as one row.",
+                "Pass `env`, `flow` or `tools`; or use trl.GRPOTrainer with `step_rollout_func`.",
+            )
+        if processing_class is not None and not isinstance(processing_class, PreTrainedTokenizerBase):
+            raise ConfigError(
+                f"processing_class is a {type(processing_class).__name__}.", "Pass a tokenizer: rows are text only."
+            )
+        if args is None:
+            name = model if isinstance(model, str) else get_config_model_id(model.config)
+            args = GRPOConfig(f"{name.split('/')[-1]}-GRPO")
+        playable = make_playable(env=env, flow=flow, tools=tools, context=context)
+        check_settings(args, merge)
+        args.remove_unused_columns = False  # every column belongs to the task
+        self.schedule = plan_schedule(args.steps_per_generation, args.gradient_accumulation_steps)
+        self.loss_plan = plan_loss(args.loss_type, args.max_completion_length)
+        self.estimator = as_estimator(estimator, args.scale_rewards)
+        self.merge = merge
+        self.min_group_size = min_group_size
+        self.shuffle_advantages = shuffle_advantages
+        self.rows_per_forward = rows_per_forward or args.per_device_train_batch_size
+        #: Token ledger of the whole run, all ranks together.
+        self.ledger = Ledger()
+        #: Figures of the last optimiser step.
+        self.last_update: dict[str, float] = {}
+        #: Sums over the tokens of the optimiser step in progress.
+        self.tokens = TokenFigures()
+        self._batch_figures: dict[str, float] = {}
+        self._step_figures: dict[str, float] = {}
+        self._grad_norm = 0.0
+        self._forward: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._engine_version: int | None = None
+        self._n_eval_batches = 0
+        self._n_sessions = 0
+
+        given = reward_funcs if isinstance(reward_funcs, list) else [] if reward_funcs is None else [reward_funcs]
+        super().__init__(
+            model=model,
+            reward_funcs=[refuse_non_numbers(function) for function in given] or [_no_reward],
+            args=args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            reward_processing_classes=reward_processing_classes,
+            callbacks=callbacks,
+            optimizers=optimizers,
+            quantization_config=quantization_config,
+            peft_config=peft_config,
+        )
+        if not given:  # TRL insists on a reward function; here the environment or `reward` may be the only source
+            self.reward_funcs, self.reward_func_names, self.reward_processing_classes = [], [], []
+            self.reward_weights = torch.ones(0)
+
+        own = self.accelerator.unwrap_model(self.model)
+        if engine is None and self.use_vllm:
+            from agentr1_backend_trl.vllm_engine import TRLVLLMEngine
+
+            engine = TRLVLLMEngine(self)
+        elif engine is None:
+            from agentr1_engine_transformers.engine import TransformersEngine
+
+            shared = own.get_base_model() if is_peft_model(own) else own
+            engine = TransformersEngine.sharing(shared, eos_token_ids=self.eos_token_ids)
+        routes = engine.capabilities.weight_sync
+        live = "live" in routes
+        self._engine_weights = "trl" if "trl" in routes else "live" if live else engine_weights
+        sharded = "zero3" if self._dist.is_zero3 else "fsdp" if self._dist.is_fsdp else None
+        check_engine(
+            engine,
+            args,
+            live=live,
+            n_processes=self.accelerator.num_processes,
+            sharded=sharded,
+            route=self._engine_weights,
+        )
+        self._correction = None if live else ImportanceCorrection.from_args(args, importance_cap)
+        self.vllm_importance_sampling_correction = False  # folded into the advantages here, for every engine
+        sampling = sampling or sampling_from_args(args)
+        self.player = Player(
+            playable,
+            engine,
+            as_renderer(renderer, self._tokenizer, dict(args.chat_template_kwargs or {})),
+            sampling,
+            eval_sampling or sampling,
+            reward=reward,
+            limits=limits or RolloutLimits(),
+            concurrency=concurrency,
+            seed=args.seed,
+            hooks=hooks if self.accelerator.is_main_process else None,
+        )
+        self._hooks = hooks if self.accelerator.is_main_process else None
+        self.add_callback(_UpdateReport(self))
+
+    # ------------------------------------------------------------------ running
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[StepGRPOTrainer]:
+        """Keep engine, flow and tools open over several calls of ``train``, ``evaluate`` and ``success_on``."""
+        self._n_sessions += 1
+        try:
+            yield self
+        finally:
+            self._n_sessions -= 1
+            if self._n_sessions == 0:
+                self.player.close()
+                self._engine_version = None
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """Train; see ``transformers.Trainer.train``."""
+        with self.session():
+            return super().train(*args, **kwargs)
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Evaluate on ``eval_dataset``: ``eval_reward``, ``eval_success`` and the other figures of training."""
+        self._n_eval_batches = 0  # the same seeds each time, so that two evaluations differ by the policy alone
+        with self.session():
+            metrics: dict[str, float] = super().evaluate(*args, **kwargs)
+        return metrics
+
+    def success_on(self, tasks: Sequence[Task]) -> float | None:
+        """Share of tasks solved in one episode each, over all ranks; ``None`` without a usable episode."""
+        rank, n_ranks = self.accelerator.process_index, self.accelerator.num_processes
+        plays = [Play(tasks[i], f"eval/{i}") for i in range(rank, len(tasks), n_ranks)]
+        with self.session(), self.sampling_model():
+            found = self.player.play(plays, training=False)
+        solved = gather_object([[is_success(trajectory) for trajectory in found.trajectories]])
+        flat = [one for part in solved for one in part]
+        return sum(flat) / len(flat) if flat else None
+
+    @contextlib.contextmanager
+    def sampling_model(self) -> Iterator[None]:
+        """The engine with the current weights, whole where DeepSpeed shards them, while it lasts."""
+        version = self.state.global_step
+        if self._engine_weights == "trl":
+            if version != self._last_loaded_step:  # on every rank, since TRL's transfer has collectives
+                self.vllm_generation.sync_weights()
+                self._last_loaded_step = version
+        elif version != self._engine_version and self._engine_weights != "live":
+            push_weights(self._engine_weights, self, version, self.player.take_weights, self._tokenizer)
+        if self._engine_weights != "live":
+            self._engine_version = version
+            yield
+            return
+        with unwrap_model_for_generation(
+            self.model_wrapped,
+            self.accelerator,
+            gather_deepspeed3_params=self.args.ds3_gather_for_generation,
+            gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
+        ):
+            if version != self._engine_version:
+                push_weights("live", self, version, self.player.take_weights, self._tokenizer)
+                self._engine_version = version
+            yield
+
+    @property
+    def corrects_engine(self) -> bool:
+        """Whether the difference between the engine's policy and the trainer's is corrected for."""
+        return self._correction is not None
+
+    # ------------------------------------------------------------------ from rows of the data set to chunks
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        """The chunks of the next part; a chunk as it is."""
+        if isinstance(inputs, Chunk):
+            return inputs
+        if not self.model.training:
+            return self._generate_and_score_completions(inputs)[0]
+        if self._buffered_inputs is None and self._step == 0:
+            # A resumed run goes on in the middle of what it was doing, batch names and seeds included.
+            self._step = self.state.global_step * self.args.gradient_accumulation_steps
+        if self._step % self._generate_every == 0 or self._buffered_inputs is None:
+            self._buffered_inputs = self._generate_and_score_completions(inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    def _generate_and_score_completions(self, inputs: Any) -> list[list[Chunk]]:
+        """Play, score and lay out one generation batch: the chunks of each part."""
+        training = self.model.training
+        if training:
+            number = self._step // self._generate_every
+            stream = f"{number}"
+        else:
+            number = self._n_eval_batches
+            stream = f"eval{number}"
+            self._n_eval_batches += 1
+        scored = play_batch(self, inputs, stream, training=training)
+        self._log_episodes(scored, training)
+        parts = lay_out_batch(
+            self,
+            scored,
+            n_windows=self.schedule.n_windows if training else 1,
+            parts_per_window=self.schedule.parts_per_window if training else 1,
+            rows_per_forward=self.rows_per_forward if training else self.args.per_device_eval_batch_size,
+            seed=(self.args.seed, number),
+        )
+        needs_old = training and self.args.gradient_accumulation_steps % self._generate_every != 0
+        with torch.no_grad(), disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
+            for part in parts:
+                for chunk in part:
+                    self._score_before_update(chunk, needs_old or self.corrects_engine)
+        return parts
+
+    @property
+    def _generate_every(self) -> int:
+        return int(self.args.steps_per_generation * self.num_iterations)
+
+    def _score_before_update(self, chunk: Chunk, needs_old: bool) -> None:
+        """Add what the current weights and the reference model say about the tokens."""
+        ids = torch.cat([chunk["prompt_ids"], chunk["completion_ids"]], dim=1)
+        attended = torch.cat([chunk["prompt_mask"], chunk["completion_mask"]], dim=1)
+        n_kept = chunk["completion_ids"].size(1)
+        if needs_old:
+            chunk["old_logps"] = super()._get_per_token_logps_and_entropies(self.model, ids, attended, n_kept)[0]
+        if self._correction is not None:
+            chunk["is_ratio"] = self._correction.ratio(
+                chunk["old_logps"], chunk["sampling_logps"], chunk["loss_mask"], chunk["span_ids"]
+            )
+            if self.loss_plan.formula != "vespo":  # a ratio is never negative, so the advantage may carry it
+                chunk["advantages"] = chunk["advantages"] * chunk["is_ratio"]
+        if self.beta != 0.0:
+            score = super()._get_per_token_logps_and_entropies
+            chunk["ref_logps"] = reference_logps(self, score, ids, attended, n_kept)
+
+    # ------------------------------------------------------------------ one accumulation step
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        """Forward and backward of one part, chunk by chunk, so that memory does not grow with the episodes."""
+        start = time.perf_counter()
+        model.train()  # the base class does so only after it asked for inputs, whose mode hangs on it
+        part = self._prepare_inputs(inputs)
+        state = self.accelerator.gradient_state
+        sync = state.sync_gradients
+        total = torch.zeros((), device=self.accelerator.device)
+        for position, chunk in enumerate(part):
+            last = position == len(part) - 1
+            state._set_sync_gradients(sync and last)  # DeepSpeed reads it in backward
+            deferred = not last and self.accelerator.distributed_type != DistributedType.DEEPSPEED
+            with self.accelerator.no_sync(model) if deferred else contextlib.nullcontext():
+                total = total + super(GRPOTrainer, self).training_step(model, chunk, num_items_in_batch)
+        self._step += 1
+        self._current_train_step_time += time.perf_counter() - start
+        if sync:
+            self._close_step()
+        return total
+
+    def _compute_loss(self, model: Any, inputs: Chunk) -> torch.Tensor:
+        return step_loss(self, model, inputs, super()._compute_loss)
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        self._forward = result[:2]
+        return result
+
+    def take_forward(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probs and entropies of the last forward, ``(B, C)`` each, with their graph."""
+        if self._forward is None:
+            raise RuntimeError("No forward has run since the last one was taken.")
+        forward, self._forward = self._forward, None
+        return forward
+
+    def prediction_step(
+        self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: list[str] | None = None
+    ) -> tuple[torch.Tensor, None, None]:
+        """The loss of one evaluation batch."""
+        part = self._prepare_inputs(inputs)
+        with torch.no_grad(), self.compute_loss_context_manager():
+            total = sum(self.compute_loss(model, chunk) for chunk in part)
+        figures = self._reduce_tokens()
+        for name, value in figures.items():
+            if name not in ("loss", "tokens"):
+                self._metrics["eval"][name].append(value)
+        return torch.as_tensor(total).detach(), None, None
+
+    # ------------------------------------------------------------------ figures
+
+    def _reduce_tokens(self) -> dict[str, float]:
+        names = ["entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "drift", "logprob_gap"]
+        names += ["kl"] if self.beta != 0.0 else []
+        names += ["sampling/importance_sampling_ratio/mean"] if self.corrects_engine else []
+        tokens, self.tokens = self.tokens, TokenFigures()
+        figures = tokens.reduce(self.accelerator, names)
+        figures["clip_ratio/region_mean"] = figures["clip_ratio/low_mean"] + figures["clip_ratio/high_mean"]
+        return figures
+
+    def _close_step(self) -> None:
+        """All parts of an optimiser step are in: note its figures."""
+        self._step_figures = self._reduce_tokens()
+        logged = self._metrics["train"]
+        logged["step_time"].append(self._current_train_step_time)
+        self._step_figures["step_seconds"], self._current_train_step_time = self._current_train_step_time, 0.0
+        for name, value in self._step_figures.items():
+            if name not in ("loss", "tokens", "step_seconds"):
+                logged[name].append(value)
+
+    def _log_episodes(self, scored: ScoredBatch, training: bool) -> None:
+        figures = dict(scored.figures)
+        episodes = figures.get("episodes", 0.0)
+        if training:
+            self.ledger = self.ledger + scored.ledger
+            read = (figures.get("tokens/prompt", 0.0) + figures.get("tokens/sampled", 0.0)) * episodes
+            self.state.num_input_tokens_seen += int(read)
+            figures["num_tokens"] = float(self.state.num_input_tokens_seen)
+            self._batch_figures = figures
+        logged = self._metrics["train" if training else "eval"]
+        for name, value in figures.items():
+            logged[name].append(value)
+        self._flush_user_figures(logged)
+        if self.log_completions:
+            self._log_trajectories(scored)
+
+    def _flush_user_figures(self, logged: Mapping[str, list[float]]) -> None:
+        """What reward functions logged through ``log_metric``: a mean over all ranks."""
+        pending = gather_object([dict(self._pending_metrics)])
+        for name in sorted({name for part in pending for name in part}):
+            values = [value for part in pending for value in part.get(name, [])]
+            logged[name].append(sum(values) / len(values))
+        self._pending_metrics.clear()
+
+    def _log_trajectories(self, scored: ScoredBatch) -> None:
+        own = []
+        start = 0
+        for trajectory in scored.collection.trajectories:
+            n = trajectory.n_sampled
+            advantages = scored.credit.own.advantages[start : start + n]
+            start += n
+            prompt = list(trajectory.steps[0].observation.messages)
+            mean = float(advantages.mean()) if n else 0.0
+            own.append((prompt, completion_of(trajectory), dict(trajectory.rewards), mean))
+        found = [one for part in gather_object([own]) for one in part]
+        names = sorted({name for _, _, rewards, _ in found for name in rewards})
+        for prompt, completion, rewards, advantage in found:
+            self._logs["prompt"].append(prompt)
+            self._logs["completion"].append(completion)
+            self._logs["advantages"].append(advantage)
+            for name in names:
+                self._logs["rewards"][name].append(rewards.get(name))
+        self._pending_extra_logs.clear()
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        self._grad_norm = float(norm) if norm is not None else 0.0
+        return norm
+
+    def report_update(self) -> None:
+        """Note the figures of the optimiser step that just ended, and tell the hooks."""
+        figures = {**self._batch_figures, **self._step_figures}
+        figures["grad_norm"] = self._grad_norm
+        figures["learning_rate"] = float(self._get_learning_rate())
+        figures["clip_ratio"] = figures.get("clip_ratio/region_mean", 0.0)
+        # Without a reference model the KL that is left to report is that from the behaviour policy.
+        figures.setdefault("kl", figures.get("drift", 0.0))
+        self.last_update = figures
+        if self._hooks is not None:
+            self._hooks.agentr1_update(metrics=figures, step=self.state.global_step)
+
+
+class _UpdateReport(TrainerCallback):  # type: ignore[misc]  # transformers types it as Any here
+    """Tells the trainer that an optimiser step ended."""
+
+    def __init__(self, trainer: StepGRPOTrainer) -> None:
+        self._trainer = trainer
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        self._trainer.report_update()
+
+
+def _no_reward(prompts: Sequence[Any], **_: Any) -> list[float]:
+    return [0.0] * len(prompts)

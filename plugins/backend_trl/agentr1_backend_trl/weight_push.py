@@ -1,0 +1,90 @@
+"""How an engine with weights of its own gets the trainer's after each update.
+
+The trainer calls ``push_weights`` before it collects. Adapters are merged for the copy and taken apart again; the
+trainer's own weights are never changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast_object_list, is_peft_model
+
+from agentr1_core.engine import WeightSource
+
+Take = Callable[[WeightSource, int], None]
+
+
+def push_weights(route: str, trainer: Any, version: int, take: Take, tokenizer: Any) -> None:
+    """Give an engine the weights of the trainer's model.
+
+    Args:
+        route: ``live`` (the engine shares the model: only told), ``state_dict`` or ``file``.
+        trainer: The TRL trainer.
+        version: Optimiser steps these weights have had.
+        take: Hands a source to this process's engine.
+        tokenizer: Saved beside the weights of the ``file`` route.
+    """
+    if route == "live":
+        take(WeightSource("live"), version)
+        return
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if route == "state_dict":
+        with _merged(trainer, model):
+            take(WeightSource("state_dict", tensors=_plain_state(model, model.state_dict())), version)
+        return
+    with _shared_folder(trainer.accelerator) as folder:
+        with _merged(trainer, model):
+            state = _plain_state(model, trainer.accelerator.get_state_dict(trainer.model_wrapped) or {})
+            if trainer.accelerator.is_main_process:
+                base = model.get_base_model() if is_peft_model(model) else model
+                base.save_pretrained(folder, state_dict=state, safe_serialization=True)
+                tokenizer.save_pretrained(folder)
+        trainer.accelerator.wait_for_everyone()
+        take(WeightSource("file", path=folder), version)
+        trainer.accelerator.wait_for_everyone()
+
+
+@contextlib.contextmanager
+def _merged(trainer: Any, model: Any) -> Iterator[None]:
+    """Adapters folded into the base weights while it lasts."""
+    if not is_peft_model(model):
+        yield
+        return
+    with trainer._dist.gather_params(list(model.parameters())):
+        model.merge_adapter()
+        try:
+            yield
+        finally:
+            model.unmerge_adapter()
+
+
+def _plain_state(model: Any, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Weights under the names of the model without adapters."""
+    if not is_peft_model(model):
+        return {name: tensor.detach() for name, tensor in state.items()}
+    plain = {}
+    for name, tensor in state.items():
+        if model.prefix in name or "original_module" in name:
+            continue
+        name = name.removeprefix("base_model.model.").replace(".base_layer", "")
+        plain[name.replace("modules_to_save.default.", "")] = tensor.detach()
+    return plain
+
+
+@contextlib.contextmanager
+def _shared_folder(accelerator: Any) -> Iterator[Path]:
+    """One folder for all processes, made and removed by the first."""
+    named = [tempfile.mkdtemp(prefix="agentr1-weights-") if accelerator.is_main_process else None]
+    broadcast_object_list(named)
+    try:
+        yield Path(str(named[0]))
+    finally:
+        if accelerator.is_main_process:
+            shutil.rmtree(str(named[0]), ignore_errors=True)
