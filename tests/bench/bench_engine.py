@@ -78,11 +78,9 @@ async def engine_generate(engine: TransformersEngine, prompts: list[np.ndarray],
     return seconds
 
 
-async def compare(
-    model: Any, settings: dict[str, Any], args: argparse.Namespace, low: int, high: int
-) -> dict[str, Any]:
+async def compare(model: Any, args: argparse.Namespace, low: int, high: int) -> dict[str, Any]:
     """Engine and ``model.generate`` in turn, ``args.repeats`` times; ratio of tokens per second."""
-    engine = TransformersEngine.sharing(model, settings=TransformersEngine.Settings(**settings))
+    engine = TransformersEngine.sharing(model)
     await engine.start()
     ratios, engine_rates, plain_rates = [], [], []
     n = args.sequences * args.tokens
@@ -164,8 +162,8 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
     """All measurements of one model size."""
     model = build_model(args.size, args.vocab)
     parts: dict[str, Callable[[], Awaitable[Any]]] = {
-        "same_length": lambda: compare(model, {}, args, 64, 64),
-        "mixed_lengths": lambda: compare(model, {}, args, 16, 128),
+        "same_length": lambda: compare(model, args, 64, 64),
+        "mixed_lengths": lambda: compare(model, args, 16, 128),
         "us_per_token_by_episodes": lambda: scaling(model, args),
         "multi_turn": lambda: multi_turn(model, args),
     }

@@ -7,6 +7,7 @@ what comes in and hands it to a worker thread, which owns the model; it runs no 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -58,6 +59,7 @@ class TransformersEngine(InferenceEngine):
         self._given_stop_ids = self._stop_ids
         self._vocab_size: int | None = None
         self._max_context = self._settings.max_context
+        self._reuses_prefixes = self._settings.prefix_cache
         self._worker: Worker | None = None
         if model is not None:
             self._learn(model)
@@ -71,10 +73,10 @@ class TransformersEngine(InferenceEngine):
 
     @property
     def capabilities(self) -> EngineCapabilities:
-        """What it can do; a prefix cache also takes a model with an ordinary key-value cache (see ``health``)."""
+        """What it can do; once started, it also knows whether the model lends itself to a prefix cache."""
         return EngineCapabilities(
             logprobs=True,
-            prefix_cache=self._settings.prefix_cache,
+            prefix_cache=self._reuses_prefixes,
             weight_sync=frozenset({"live"} if self._shared else {"state_dict", "file"}),
             abort=True,
             seed=True,
@@ -123,7 +125,7 @@ class TransformersEngine(InferenceEngine):
             return await request.future
         except asyncio.CancelledError:
             # Nobody waits for the tokens any more, so nobody should compute them.
-            if self._worker is worker:
+            with contextlib.suppress(EngineError):  # a closed engine has stopped it already
                 worker.post(lambda scheduler: scheduler.stop(lambda other: other is request), loop)
             raise
 
@@ -191,6 +193,7 @@ class TransformersEngine(InferenceEngine):
             ) from error
         finally:
             runner.rest()
+        self._reuses_prefixes = self._settings.prefix_cache and runner.layout is not None
         return Scheduler(runner, self._settings)
 
     def _learn(self, model: nn.Module) -> None:

@@ -8,7 +8,7 @@ shared model to evaluation while the engine works and back afterwards.
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +17,20 @@ from transformers.cache_utils import DynamicCache
 from agentr1_engine_transformers.slab import KvLayout, Slab
 
 
+@runtime_checkable
+class _Adapted(Protocol):
+    """A model wrapped by peft, whose own ``forward`` hides what the wrapped one takes."""
+
+    def get_base_model(self) -> nn.Module: ...
+
+
 class ModelRunner:
     """Drives one model. Used by the worker thread only."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.model = model
-        self.device = next(model.parameters()).device
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self.model: Any = model
+        self.device: torch.device = next(model.parameters()).device
+        base: Any = model.get_base_model() if isinstance(model, _Adapted) else model
         accepted = inspect.signature(base.forward).parameters
         self._keeps_logits = "logits_to_keep" in accepted
         # Renamed in the course of transformers 5.
@@ -121,7 +128,8 @@ class ModelRunner:
             )
         finally:
             slab.n_new = 0
-        return out.logits[:, -1]
+        logits: Tensor = out.logits[:, -1]
+        return logits
 
     def full(self, ids: Tensor, mask: Tensor, last: Tensor) -> Tensor:
         """Compute whole contexts, padded on the right, without a cache.
@@ -135,7 +143,8 @@ class ModelRunner:
             Logits after each row's last token, ``(n_rows, n_vocab)``.
         """
         out = self.model(input_ids=ids, attention_mask=mask.long(), use_cache=False)
-        return out.logits[torch.arange(len(last), device=last.device), last]
+        logits: Tensor = out.logits[torch.arange(len(last), device=last.device), last]
+        return logits
 
 
 def _has_sliding_layers(config: Any) -> bool:

@@ -15,13 +15,23 @@ class EngineSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str | None = Field(None, description="Folder or hub id of the model; none when a live one is shared.")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field("auto", description="Type of the weights.")
-    device: str = Field("auto", description="`auto` takes a GPU when there is one; else a torch device such as `cpu`.")
-    trust_remote_code: bool = Field(False, description="Run code that comes with the model.")
-    max_running: int = Field(256, ge=1, description="Sequences decoded together; further requests wait.")
-    max_batch_tokens: int = Field(16_384, ge=1, description="Prompt tokens, padding included, of one prefill forward.")
-    prefix_cache: bool = Field(True, description="Keep keys and values of finished calls for the next turn.")
-    prefix_cache_tokens: int = Field(65_536, ge=0, description="Tokens kept by the prefix cache, oldest dropped first.")
-    max_context: int | None = Field(None, ge=2, description="Longest prompt plus action; the model's own when unset.")
-    threads: int | None = Field(None, ge=1, description="CPU threads of a forward; torch's setting when unset.")
+    model: str | None = Field(
+        default=None, description="Folder or hub id of the model; none when a live one is shared."
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(default="auto", description="Type of the weights.")
+    device: str = Field(
+        default="auto", description="`auto` takes a GPU when there is one; else a torch device such as `cpu`."
+    )
+    trust_remote_code: bool = Field(default=False, description="Run code that comes with the model.")
+    max_running: int = Field(default=256, ge=1, description="Sequences decoded together; further requests wait.")
+    max_batch_tokens: int = Field(
+        default=16_384, ge=1, description="Prompt tokens, padding included, of one prefill forward."
+    )
+    prefix_cache: bool = Field(default=True, description="Keep keys and values of finished calls for the next turn.")
+    prefix_cache_tokens: int = Field(
+        default=65_536, ge=0, description="Tokens kept by the prefix cache, oldest dropped first."
+    )
+    max_context: int | None = Field(
+        default=None, ge=2, description="Longest prompt plus action; the model's own when unset."
+    )
+    threads: int | None = Field(default=None, ge=1, description="CPU threads of a forward; torch's setting when unset.")

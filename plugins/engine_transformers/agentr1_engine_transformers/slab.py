@@ -118,7 +118,7 @@ class Slab:
         return new
 
 
-class _WindowLayer(DynamicLayer):
+class _WindowLayer(DynamicLayer):  # type: ignore[misc]  # transformers is seen as Any
     """One layer of a slab in the shape that transformers asks of a cache layer."""
 
     def __init__(self, slab: Slab, keys: tuple[int, int], values: tuple[int, int]) -> None:

@@ -79,6 +79,9 @@ def update(model: nn.Module, weights: WeightSource) -> None:
         if weights.path is None:
             raise EngineError("A `file` weight source has no path.", "Set `WeightSource.path`.")
         tensors = _read(weights.path)
+        if not set(tensors) <= set(model.state_dict()):
+            # Some architectures are laid out otherwise on disk than in memory (experts, for instance).
+            tensors = _read_converted(model, weights.path)
     else:
         raise EngineError(
             f"The transformers engine cannot take weights of kind {weights.kind!r} into a model of its own.",
@@ -111,6 +114,25 @@ def _read(folder: Path) -> dict[str, Tensor]:
         except (OSError, SafetensorError) as error:
             raise EngineError(f"Could not read the weights in {file}: {error}") from error
     return tensors
+
+
+def _read_converted(model: Any, folder: Path) -> Mapping[str, Tensor]:
+    """Read weights through a second model of the same class, which knows the layout on disk."""
+    try:
+        other, info = type(model).from_pretrained(
+            folder, config=model.config, dtype=model.dtype, output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError, KeyError, AttributeError, SafetensorError) as error:
+        raise EngineError(f"Could not read the weights in {folder}: {error}") from error
+    for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if info.get(problem):
+            raise EngineError(
+                f"The weights in {folder} do not fit the model; {problem.replace('_', ' ')}: "
+                f"{', '.join(map(str, list(info[problem])[:3]))}.",
+                "Save the whole model of the same architecture; merge adapters first.",
+            )
+    state: Mapping[str, Tensor] = other.state_dict()
+    return state
 
 
 def _copy(model: nn.Module, tensors: Mapping[str, Any]) -> None:

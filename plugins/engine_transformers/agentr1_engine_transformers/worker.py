@@ -67,7 +67,7 @@ class Worker:
         """Have something run between two steps, without waiting for it."""
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal
+                raise EngineError(self._refusal.problem, self._refusal.mend) from self._refusal
             self._inbox.put(_Command(run, loop, future))
 
     async def close(self) -> None:
@@ -139,9 +139,8 @@ class Worker:
         """Send the outcomes so far, in one call for each event loop."""
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Any, Any, EngineError | None]]] = {}
         for request, outcome in scheduler.outcomes:
-            failed = isinstance(outcome, EngineError)
-            item = (request.future, None, outcome) if failed else (request.future, outcome, None)
-            by_loop.setdefault(request.loop, []).append(item)
+            error = outcome if isinstance(outcome, EngineError) else None
+            by_loop.setdefault(request.loop, []).append((request.future, outcome if error is None else None, error))
         scheduler.outcomes = []
         for loop, items in by_loop.items():
             _post(loop, items)

@@ -39,6 +39,7 @@ def test_et_logprobs_equal_a_teacher_forced_forward(tiny, serve, prompts, refere
 
     async def run():
         async with serve(model) as engine:
+            assert engine.capabilities.prefix_cache == (kind != "mamba")
             health = await engine.health()
             return health, await generate_all(engine, contexts, samplings)
 

@@ -7,10 +7,12 @@ import asyncio
 import numpy as np
 import pytest
 import torch
+from transformers import MixtralConfig, MixtralForCausalLM
 
 from agentr1_core.engine import SamplingParams, WeightSource
 from agentr1_core.errors import EngineError, PluginError
 from agentr1_engine_transformers import TransformersEngine
+from agentr1_engine_transformers.weights import update
 
 
 def check_spans(reference, prompt, generation, models):
@@ -115,6 +117,42 @@ def test_et_update_in_the_middle_is_recorded_and_leaves_no_stale_cache(
     for prompt, generation in zip(contexts, generations, strict=True):
         assert [span.version for span in generation.version_spans] == [0, 1]
         check_spans(reference, prompt, generation, {0: old, 1: new})
+
+
+def test_et_files_laid_out_otherwise_than_memory_are_converted(tmp_path):
+    """A mixture of experts is saved expert by expert and held in one tensor."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_local_experts": 4}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+    model = MixtralForCausalLM(MixtralConfig(vocab_size=64, **sizes, **heads))
+    model.save_pretrained(tmp_path / "moe")
+    wanted = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    update(model, WeightSource("file", path=tmp_path / "moe"))
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, wanted[name]), name
+
+    other = MixtralForCausalLM(MixtralConfig(vocab_size=64, **{**sizes, "num_hidden_layers": 1}, **heads))
+    other.save_pretrained(tmp_path / "shallow")
+    with pytest.raises(EngineError, match="missing keys|no values"):
+        update(model, WeightSource("file", path=tmp_path / "shallow"))
+
+
+def test_et_a_model_with_an_adapter_can_be_shared(model, serve, reference):
+    peft = pytest.importorskip("peft")
+    adapted = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "v_proj"], init_lora_weights=False))
+    prompt = np.arange(3, 30, dtype=np.int32)
+
+    async def run():
+        async with serve(adapted) as engine:
+            health = await engine.health()
+            return health, await engine.generate(prompt, SamplingParams(max_tokens=10, seed=3))
+
+    health, generation = asyncio.run(run())
+    assert "key-value cache" in health.detail
+    np.testing.assert_allclose(generation.logprobs, reference(adapted, prompt, generation), atol=1e-4)
 
 
 def test_et_a_shared_model_is_seen_as_trained_and_left_in_training_mode(model, serve, reference):
