@@ -78,15 +78,16 @@ def extras() -> dict[str, tuple[str, ...]]:
 
 def how_to_install(dist: str) -> str:
     """The pip command that brings a distribution with all it needs."""
-    for extra, dists in extras().items():
+    smallest = sorted(extras().items(), key=lambda extra: len(extra[1]))  # `trl` rather than `all`
+    for extra, dists in smallest:
         if any(same_dist(dist, pulled) for pulled in dists):
             return f"pip install '{CORE_DIST}[{extra}]'"
     return f"pip install '{dist}'"
 
 
 def extra_named(name: str) -> str | None:
-    """The pip command for the extra that brings something of this name (``vllm``, ``backend_trl``), if there is one."""
-    for extra, dists in extras().items():
-        if same_dist(extra, name) or any(pulled.endswith("-" + name.replace("_", "-").lower()) for pulled in dists):
+    """The pip command for the extra of this name (``vllm``), if ``agentr1`` has one."""
+    for extra in extras():
+        if same_dist(extra, name):
             return f"pip install '{CORE_DIST}[{extra}]'"
     return None

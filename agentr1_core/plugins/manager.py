@@ -233,11 +233,12 @@ class PluginManager:
             return offer.target
         try:
             return import_target(offer.target)
-        except ModuleNotFoundError as error:
-            mend = f"Install what it needs: {how_to_install(offer.plugin.dist)}"
-            raise PluginError(f"{_failed(offer)}: {reason(error)}", mend) from error
         except Exception as error:  # foreign code at import
-            mend = f"This is a fault of {offer.plugin.title} or of a package it needs; try another version of them."
+            # A missing submodule ("a.b") means that its package is there and does not fit.
+            if isinstance(error, ModuleNotFoundError) and "." not in (error.name or ""):
+                mend = f"Install what it needs: {how_to_install(offer.plugin.dist)}"
+            else:
+                mend = f"This is a fault of {offer.plugin.title} or of a package it needs; try another version of them."
             raise PluginError(f"{_failed(offer)}: {reason(error)}", mend) from error
 
     def _unknown(self, kind: str, name: str) -> PluginError:

@@ -13,7 +13,7 @@ import pytest
 
 from agentr1_core.errors import PluginError
 from agentr1_core.plugins import API_VERSION, KINDS, PluginManager, hookimpl
-from agentr1_core.plugins.discovery import installed_plugins
+from agentr1_core.plugins.discovery import how_to_install, installed_plugins
 from agentr1_core.plugins.info import PluginInfo
 
 CALCULATOR = """
@@ -62,6 +62,33 @@ def test_offers_are_imported_only_when_asked_for(install: Any) -> None:
         manager.get("engine", "heavy")
     assert "No module named 'acme_no_such_stack'" in caught.value.problem
     assert caught.value.mend == "Install what it needs: pip install 'acme-heavy'"
+
+
+def test_an_offer_that_its_own_package_lacks_is_the_plugins_fault(install: Any) -> None:
+    install("acme-math", "acme_math", CALCULATOR.replace("fractions:Fraction", "acme_math.abacus:Abacus"))
+
+    with pytest.raises(PluginError, match="cannot be imported") as caught:
+        PluginManager.discover().get("tool", "abacus")
+    assert (caught.value.mend or "").startswith("This is a fault of acme-math 1.0.0")
+
+
+@pytest.mark.parametrize(
+    ("dist", "command"),
+    [
+        ("agentr1-backend-trl", "pip install 'agentr1[trl]'"),
+        ("agentr1_engine_vllm", "pip install 'agentr1[vllm]'"),
+        ("agentr1-tools", "pip install 'agentr1[tools]'"),
+        ("acme-weather", "pip install 'acme-weather'"),
+    ],
+)
+def test_the_command_that_installs_a_plugin_uses_the_smallest_extra(dist: str, command: str) -> None:
+    assert how_to_install(dist) == command
+
+
+def test_asking_for_what_an_extra_brings_says_how_to_install_it() -> None:
+    with pytest.raises(PluginError, match="No plugin offers the engine 'vllm'") as caught:
+        PluginManager().get("engine", "vllm")
+    assert caught.value.mend == "Install it: pip install 'agentr1[vllm]'"
 
 
 def test_a_broken_plugin_is_listed_with_its_reason_and_leaves_the_others_alone(install: Any) -> None:
