@@ -70,14 +70,14 @@ def sample(logits: Tensor, plan: SamplingPlan) -> tuple[Tensor, Tensor]:
         plan: The rows' parameters.
 
     Returns:
-        Token ids ``(n_rows,)`` int64 and log-probs in nats ``(n_rows,)`` float32; 0 for greedy rows.
+        Token ids ``(n_rows,)`` int64 and log-probs in nats ``(n_rows,)`` float32; 0 for greedy rows, and NaN where
+        the logits are no numbers.
     """
     scores = logits.float()
     if plan.temperature is not None:
         scores = scores / plan.temperature
     if plan.greedy is not None and len(plan.greedy) == len(logits):
-        tokens = scores.argmax(-1)
-        return tokens, torch.zeros(len(tokens), device=logits.device)
+        return _likeliest(scores)
     probs = torch.softmax(scores, dim=-1)
     if plan.cut is not None and plan.top_k is not None and plan.top_p is not None and plan.min_p is not None:
         probs[plan.cut] = truncate(probs[plan.cut], plan.top_k, plan.top_p, plan.min_p)
@@ -90,9 +90,14 @@ def sample(logits: Tensor, plan: SamplingPlan) -> tuple[Tensor, Tensor]:
     tokens = (probs / noise).argmax(-1)
     logprobs = probs.gather(1, tokens.unsqueeze(1)).squeeze(1).log()
     if plan.greedy is not None:
-        tokens[plan.greedy] = scores[plan.greedy].argmax(-1)
-        logprobs[plan.greedy] = 0.0
+        tokens[plan.greedy], logprobs[plan.greedy] = _likeliest(scores[plan.greedy])
     return tokens, logprobs
+
+
+def _likeliest(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The likeliest token of each row and the log-prob 0, or NaN if its score is no finite number."""
+    best, tokens = scores.max(-1)
+    return tokens, torch.where(best.isfinite(), 0.0, torch.nan)
 
 
 def truncate(probs: Tensor, top_k: Tensor, top_p: Tensor, min_p: Tensor) -> Tensor:

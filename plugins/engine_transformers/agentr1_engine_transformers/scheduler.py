@@ -6,6 +6,7 @@ fails costs the requests that were in it, never the engine.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +29,8 @@ from agentr1_engine_transformers.slab import Block
 _PATIENCE = 4
 #: Newcomers that are this share of the running ones do not wait.
 _QUORUM = 8
+
+_MEND_MEMORY = "Lower `engine.max_running`, `engine.max_batch_tokens` or `engine.prefix_cache_tokens`."
 
 #: How a request ended: its result or the error.
 Outcome = tuple[Request, Generation | EngineError]
@@ -150,6 +153,7 @@ class Scheduler:
             plan = SamplingPlan.of([r.sampling for r in requests], [r.noise for r in requests], self.runner.device)
             sampled, logprobs = sample(logits[torch.tensor(job_of, device=logits.device)], plan)
             tokens, values = sampled.tolist(), logprobs.tolist()
+            _check_finite(values)
         except (RuntimeError, ValueError, IndexError, TypeError, MemoryError) as error:
             self._fail(requests, error)
             return
@@ -191,6 +195,7 @@ class Scheduler:
             return
         try:
             tokens, logprobs = lane.step()
+            _check_finite(logprobs)
         except (RuntimeError, ValueError, IndexError, TypeError, MemoryError) as error:
             self._drop(lane, list(lane.rows), error)
             return
@@ -221,11 +226,16 @@ class Scheduler:
         if isinstance(error, torch.OutOfMemoryError) and self._store is not None:
             self._store.clear()
             torch.cuda.empty_cache()
+        mend = _MEND_MEMORY if isinstance(error, (torch.OutOfMemoryError, MemoryError)) else None
         for request in requests:
             failure = EngineError(
-                f"The forward pass of the transformers engine failed: {type(error).__name__}: {error}",
-                "If memory ran out, lower `engine.max_running`, `engine.max_batch_tokens` or "
-                "`engine.prefix_cache_tokens`.",
+                f"The forward pass of the transformers engine failed: {type(error).__name__}: {error}", mend
             )
             failure.__cause__ = error
             self.outcomes.append((request, failure))
+
+
+def _check_finite(logprobs: Sequence[float]) -> None:
+    """Raise ``ValueError`` if the model gave no proper distribution, as one whose training diverged does."""
+    if not all(map(math.isfinite, logprobs)):
+        raise ValueError("the model's logits are not finite; its weights have probably diverged")

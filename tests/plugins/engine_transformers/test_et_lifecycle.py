@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from agentr1_core.engine import SamplingParams
+from agentr1_core.engine import SamplingParams, WeightSource
 from agentr1_core.errors import EngineError
 from agentr1_core.mdp import FinishReason
 from agentr1_engine_transformers import TransformersEngine
@@ -141,6 +141,19 @@ def test_et_a_failing_forward_fails_its_calls_and_nothing_else(endless, serve, r
 
     generation = asyncio.run(run())
     np.testing.assert_allclose(generation.logprobs, reference(endless, prompt, generation), atol=1e-4)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_et_weights_that_diverged_are_an_error(model, serve, temperature):
+    async def run():
+        async with serve(model) as engine:
+            with torch.no_grad():
+                model.lm_head.weight.fill_(torch.nan)
+            await engine.update_weights(WeightSource("live"), 1)
+            with pytest.raises(EngineError, match="not finite"):
+                await engine.generate([3, 4], SamplingParams(temperature=temperature))
+
+    asyncio.run(run())
 
 
 def test_et_many_calls_at_once(model, serve, prompts, reference):
