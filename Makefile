@@ -22,7 +22,7 @@ help: ## Show the targets
 setup: $(VENV)/.installed ## Make .venv with the core, all plugins, tools and recipes
 
 quickstart: $(VENV)/.installed ## Train a small agent on this machine, offline; results under runs/quickstart
-	$(BIN)/agentr1 train quickstart
+	$(BIN)/agentr1 train quickstart --run-dir runs/quickstart --overwrite
 
 test: $(VENV)/.dev ## Run all tests, packaging tests included
 	$(BIN)/pytest
