@@ -24,7 +24,6 @@ from agentr1_core.errors import EnvError
 from agentr1_core.mdp import Group
 from agentr1_core.rollout import Collection, Play
 from agentr1_core.rows import Ledger, RowBatch, Totals, make_rows, token_weights
-from agentr1_core.task import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def play_batch(trainer: Any, inputs: Sequence[dict[str, Any]], stream: str, *, t
     rank = trainer.accelerator.process_index
     positions = [rank * len(inputs) + i for i in range(len(inputs))]  # every rank has equally many rows
     plays = [
-        Play(Task(row, where=f"row {place} of batch {stream}"), f"{stream}/{place // size}", place % size)
+        Play(trainer.task_of(row, f"row {place} of batch {stream}"), f"{stream}/{place // size}", place % size)
         for row, place in zip(inputs, positions, strict=True)
     ]
     with trainer.sampling_model():

@@ -206,6 +206,24 @@ class StepGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
         self._hooks = hooks if self.accelerator.is_main_process else None
         self.add_callback(_UpdateReport(self))
 
+    def task_of(self, row: Mapping[str, Any], where: str) -> Task:
+        """The task of a row of the data set; ``where`` names it in messages."""
+        return Task(row, where=where)
+
+    def add_early_callback(self, callback: TrainerCallback) -> None:
+        """Add a callback that runs before this update's figures are reported, so that it can add to them."""
+        self.add_callback(callback)
+        callbacks = self.callback_handler.callbacks
+        report = next(one for one in callbacks if isinstance(one, _UpdateReport))
+        callbacks.remove(report)
+        callbacks.append(report)
+
+    def note(self, name: str, value: float | None) -> None:
+        """Add a figure to this update's; ``None`` adds nothing."""
+        if value is not None:
+            self._step_figures[name] = value
+            self._metrics["train"][name].append(value)
+
     # ------------------------------------------------------------------ running
 
     @contextlib.contextmanager

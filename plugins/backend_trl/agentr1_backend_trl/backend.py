@@ -1,0 +1,241 @@
+"""``TRLBackend``: a training job of ``agentr1 train``, run with TRL.
+
+It loads the model, warm-starts it if asked, and lets ``StepGRPOTrainer`` train it between two evaluations. Everything
+about one update is the trainer's; this module only wires the job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from accelerate import PartialState
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+from agentr1_backend_trl.trainer import StepGRPOTrainer
+from agentr1_backend_trl.trl_settings import grpo_config
+from agentr1_backend_trl.warm_start import warm_start
+from agentr1_core.backend import BackendCapabilities, TrainingBackend, TrainingJob, TrainingResult
+from agentr1_core.errors import ConfigError
+from agentr1_core.render import create_chat_renderer
+from agentr1_core.task import Task
+
+
+class TRLBackend(TrainingBackend):
+    """Step-level GRPO and its relatives on TRL. Settings are the fields of ``trl.GRPOConfig``, and:
+
+    ``rows_per_forward`` (rows of one forward and backward), ``importance_cap``, ``engine_weights`` (``state_dict`` or
+    ``file``), ``lora`` (arguments of ``peft.LoraConfig``), ``dtype`` (of the weights; ``auto`` by default).
+    """
+
+    name: ClassVar[str] = "trl"
+
+    @property
+    def capabilities(self) -> BackendCapabilities:
+        """What it can do."""
+        return BackendCapabilities(
+            merges=frozenset({"none", "linear"}), values=False, warm_start=True, resume=True, distributed=True
+        )
+
+    def train(self, job: TrainingJob) -> TrainingResult:
+        """Run a job to its end; see the contract.
+
+        Raises:
+            ConfigError: A setting is wrong, or the model cannot be loaded.
+        """
+        self.check(job)
+        folder = job.run_dir / "trainer"
+        state = PartialState(cpu=not torch.cuda.is_available())
+        args = grpo_config(job, folder, state.num_processes)
+        args.logging_dir = str(job.run_dir / "tensorboard")
+        resume_from = _checkpoint_to_resume(folder) if job.resume else None
+        if not torch.cuda.is_available():
+            # Saturated softmaxes give denormal gradients, which CPUs handle several times slower.
+            torch.set_flush_denormal(True)
+        tokenizer = _load_tokenizer(job.model)
+        model = _load_model(job.model, str(job.settings.get("dtype", "auto")))
+        _check_vocabulary(job.model, model, tokenizer)
+        renderer = create_chat_renderer(
+            tokenizer, name=job.renderer[0], tool_format=job.tool_format, template_kwargs=job.renderer[1]
+        )
+        if job.warm_start is not None and resume_from is None:
+            tuned = job.run_dir / "warm_start"
+            with state.main_process_first():
+                if state.is_main_process:
+                    warm_start(model, tokenizer, renderer, job.warm_start, tuned / "trainer", job.seed)
+                    _save(model, tokenizer, tuned)
+            # Loaded anew, so that a reference model is loaded from here too, and not from before the warm start.
+            model = _load_model(str(tuned), str(job.settings.get("dtype", "auto")))
+        trainer = _JobTrainer(
+            model,
+            args=args,
+            train_dataset=_positions(len(job.train_tasks), job.prompts_per_update),
+            processing_class=tokenizer,
+            peft_config=_lora(job.settings.get("lora")),
+            tasks=job.train_tasks,
+            flow=job.flow(),
+            tools=job.tools,
+            estimator=job.estimator,
+            merge=job.merge,
+            limits=job.limits,
+            engine=_engine(job, model, tokenizer),
+            engine_weights=str(job.settings.get("engine_weights", "state_dict")),
+            reward=job.reward,
+            renderer=renderer,
+            sampling=job.sampling,
+            eval_sampling=job.eval_sampling,
+            concurrency=job.concurrency,
+            min_group_size=job.min_group_size,
+            rows_per_forward=job.settings.get("rows_per_forward"),
+            importance_cap=job.settings.get("importance_cap"),
+            shuffle_advantages=job.shuffle_advantages,
+            hooks=job.hooks,
+        )
+        return _run(trainer, job, tokenizer, folder, resume_from)
+
+
+class _JobTrainer(StepGRPOTrainer):
+    """Trains on tasks as they are: the data set only holds their positions, so that no column passes through Arrow."""
+
+    def __init__(self, *args: Any, tasks: Sequence[Task], **kwargs: Any) -> None:
+        self._tasks = tasks
+        super().__init__(*args, **kwargs)
+
+    def task_of(self, row: Mapping[str, Any], where: str) -> Task:
+        return self._tasks[row["task"]]
+
+
+class _Evaluate(TrainerCallback):  # type: ignore[misc]  # transformers types it as Any here
+    """Plays the held-out tasks after every so many updates."""
+
+    def __init__(self, trainer: StepGRPOTrainer, tasks: Sequence[Task], every: int) -> None:
+        self._trainer, self._tasks, self._every = trainer, tasks, every
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if state.global_step % self._every == 0 and state.global_step < state.max_steps:
+            self._trainer.note("eval/success", self._trainer.success_on(self._tasks))
+
+
+def _run(
+    trainer: StepGRPOTrainer, job: TrainingJob, tokenizer: Any, folder: Path, resume_from: str | None
+) -> TrainingResult:
+    noted = folder / "success_before.json"
+    with trainer.session():
+        if resume_from is not None and noted.is_file():
+            before = json.loads(noted.read_text())
+        else:
+            before = trainer.success_on(job.eval_tasks) if job.eval_tasks else None
+            if trainer.accelerator.is_main_process:
+                folder.mkdir(parents=True, exist_ok=True)
+                noted.write_text(json.dumps(before))
+        if job.eval_tasks and job.eval_every:
+            trainer.add_early_callback(_Evaluate(trainer, job.eval_tasks, job.eval_every))
+        if job.updates:
+            trainer.train(resume_from_checkpoint=resume_from)
+        after = trainer.success_on(job.eval_tasks) if job.eval_tasks else None
+    checkpoint = job.run_dir / "checkpoint"
+    trainer.save_model(str(checkpoint))
+    if trainer.accelerator.is_main_process:
+        if _is_adapter(checkpoint):
+            _merge_adapter(trainer, checkpoint)
+        tokenizer.save_pretrained(checkpoint)
+    trainer.accelerator.wait_for_everyone()
+    ledger = trainer.ledger.as_dict()
+    return TrainingResult(
+        success_before=before,
+        success_after=after,
+        updates=int(trainer.state.global_step),
+        ledger={name: ledger[name] for name in ("sampled", "trained", "masked", "dropped")},
+        checkpoint=checkpoint,
+    )
+
+
+def _load_tokenizer(model: str) -> Any:
+    from agentr1_core.job.rollouts import load_tokenizer
+
+    return load_tokenizer(model)
+
+
+def _load_model(name: str, dtype: str) -> Any:
+    try:
+        return AutoModelForCausalLM.from_pretrained(name, dtype=dtype)
+    except (OSError, ValueError, RuntimeError, ImportError, KeyError, AttributeError) as error:
+        raise ConfigError(
+            f"`model`: '{name}' cannot be loaded: {error}",
+            "Name a folder with config.json and safetensors, or a hub id that can be reached.",
+        ) from error
+
+
+def _check_vocabulary(name: str, model: Any, tokenizer: Any) -> None:
+    largest = max(tokenizer.get_vocab().values(), default=0)
+    size = model.get_input_embeddings().num_embeddings
+    if largest >= size:
+        raise ConfigError(
+            f"`model`: the tokenizer of '{name}' has token ids up to {largest}, but the model only {size} embeddings.",
+            "Use the tokenizer that the model was trained with.",
+        )
+
+
+def _save(model: Any, tokenizer: Any, folder: Path) -> None:
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _positions(n_tasks: int, n_prompts: int) -> Dataset:
+    """Positions of the tasks, repeated where there are fewer than an update takes: TRL leaves out short batches."""
+    n = max(n_tasks, n_prompts)
+    return Dataset.from_dict({"task": [position % n_tasks for position in range(n)]})
+
+
+def _engine(job: TrainingJob, model: Any, tokenizer: Any) -> Any:
+    """The job's engine: the embedded one shares the model, any other has its own."""
+    kind, given = job.engine
+    settings_type = getattr(kind, "Settings", None)
+    if hasattr(kind, "sharing"):
+        own = settings_type(**given) if settings_type is not None else None
+        return kind.sharing(model, settings=own, eos_token_ids=[tokenizer.eos_token_id])
+    settings = {"model": job.model, **given}
+    return kind(**settings) if settings_type is None else kind(settings_type(**settings))
+
+
+def _lora(settings: Mapping[str, Any] | None) -> Any:
+    if settings is None:
+        return None
+    from peft import LoraConfig
+
+    try:
+        return LoraConfig(task_type="CAUSAL_LM", **settings)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"`backend.lora`: {error}", "Use the arguments of peft.LoraConfig.") from error
+
+
+def _is_adapter(folder: Path) -> bool:
+    return (folder / "adapter_config.json").is_file()
+
+
+def _merge_adapter(trainer: StepGRPOTrainer, folder: Path) -> None:
+    """Put the whole model beside the adapter, so that the folder loads like any other."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    model.merge_and_unload().save_pretrained(folder)
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        path = folder / name
+        if path.is_file():
+            (folder / "adapter").mkdir(exist_ok=True)
+            path.rename(folder / "adapter" / name)
+
+
+def _checkpoint_to_resume(folder: Path) -> str:
+    found = get_last_checkpoint(str(folder)) if folder.is_dir() else None
+    if found is None:
+        raise ConfigError(
+            f"There is no checkpoint to resume from in {folder}.",
+            "Set `run.save_every` in the run that shall be resumed, or start a new one.",
+        )
+    return str(found)
