@@ -50,8 +50,8 @@ class TransformersEngine(InferenceEngine):
         self._settings = settings or EngineSettings()
         if model is None and self._settings.model is None:
             raise ConfigError(
-                "The transformers engine needs a model: `engine.model` is not set and no live model was given.",
-                "Set `engine.model` to a folder or hub id, or use `TransformersEngine.sharing(model)`.",
+                "The transformers engine needs a model: `model` is not set and no live model was given.",
+                "Set `model` to a folder or hub id, or use `TransformersEngine.sharing(model)`.",
             )
         self._model = model
         self._shared = model is not None

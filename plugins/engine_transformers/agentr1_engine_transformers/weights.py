@@ -37,7 +37,7 @@ def load_model(settings: EngineSettings) -> tuple[nn.Module, frozenset[int]]:
         EngineError: It cannot be found, read or placed.
     """
     if settings.model is None:
-        raise EngineError("The transformers engine has no model.", "Set `engine.model` to a folder or hub id.")
+        raise EngineError("The transformers engine has no model.", "Set `model` to a folder or hub id.")
     device = settings.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -48,7 +48,7 @@ def load_model(settings: EngineSettings) -> tuple[nn.Module, frozenset[int]]:
     except (OSError, ValueError, RuntimeError, ImportError, KeyError, AttributeError, SafetensorError) as error:
         raise EngineError(
             f"The transformers engine could not load model {settings.model!r} on {device!r}: {error}",
-            "Check `engine.model` (a folder with config.json and safetensors, or a hub id) and `engine.device`.",
+            "Check `model` (a folder with config.json and safetensors, or a hub id) and `engine.device`.",
         ) from error
     model.eval()
     return model, _tokenizer_eos(settings)

@@ -143,3 +143,9 @@ def until_running() -> Callable:
         raise AssertionError(f"fewer than {n_running} calls run after ten seconds")
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def tiny_of_session() -> Callable:
+    """``tiny`` for fixtures of a wider scope."""
+    return build

@@ -77,7 +77,7 @@ def test_et_impossible_prompts_are_refused(model, serve, prompt, words):
 
 
 def test_et_needs_a_model():
-    with pytest.raises(ConfigError, match=r"engine\.model"):
+    with pytest.raises(ConfigError, match=r"Set `model`"):
         TransformersEngine()
 
 
@@ -89,7 +89,7 @@ def test_et_unknown_settings_are_errors():
 def test_et_a_model_that_cannot_be_loaded_says_so(tmp_path):
     async def run():
         engine = TransformersEngine(TransformersEngine.Settings(model=str(tmp_path / "nothing")))
-        with pytest.raises(EngineError, match=r"could not load model[\s\S]*engine\.model"):
+        with pytest.raises(EngineError, match=r"could not load model[\s\S]*Check `model`"):
             await engine.start()
         assert not (await engine.health()).ready
         await engine.close()
