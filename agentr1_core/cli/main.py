@@ -6,9 +6,10 @@ one message with its mend and exit code 1, wrong usage 2, Ctrl-C 130; ``--debug`
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -21,7 +22,19 @@ if TYPE_CHECKING:
 
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_interspersed_args": True}
 _RUN_HELP = "A run file, a recipe's name or a run folder, and overrides: --section.key VALUE."
-RunArguments = Annotated[list[str], typer.Argument(metavar="RUN [--KEY VALUE]...", help=_RUN_HELP, show_default=False)]
+RunArguments = Annotated[list[str], typer.Argument(metavar="RUN", help=_RUN_HELP, show_default=False)]
+
+
+class _Interrupted(Exception):
+    """Ctrl-C during a command, in a form that typer passes on as it is."""
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise _Interrupted from error
 
 
 def create_app() -> typer.Typer:
@@ -55,7 +68,8 @@ def create_app() -> typer.Typer:
         """Train an agent: agentr1 train quickstart --algorithm.updates 5"""
         from agentr1_core.cli.train import train as command
 
-        command(run, ctx.obj, resume=resume, overwrite=overwrite, run_dir=run_dir)
+        with _interruptible():
+            command(run, ctx.obj, resume=resume, overwrite=overwrite, run_dir=run_dir)
 
     @app.command(context_settings=_PASS_THROUGH)
     def rollout(
@@ -68,7 +82,8 @@ def create_app() -> typer.Typer:
         """Play episodes without training, and show one step by step."""
         from agentr1_core.cli.rollout import rollout as command
 
-        command(run, ctx.obj, n=n, split=split, run_dir=run_dir)
+        with _interruptible():
+            command(run, ctx.obj, n=n, split=split, run_dir=run_dir)
 
     @app.command(context_settings=_PASS_THROUGH)
     def config(ctx: typer.Context, run: RunArguments) -> None:
@@ -133,7 +148,7 @@ def main(arguments: Sequence[str] | None = None, plugins: PluginManager | None =
             raise
         _say_error(error)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _Interrupted):
         if debug:
             raise
         print("\nInterrupted.", file=sys.stderr)

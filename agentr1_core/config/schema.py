@@ -56,6 +56,30 @@ class Renderer(Named):
     )
 
 
+class Env(Named):
+    """An environment; the built-in tool environment unless another is named."""
+
+    name: str = Field(default="tools", description="Name of the environment.")
+
+
+class Estimator(Named):
+    """A credit estimator with its settings."""
+
+    name: str = Field(default="grpo", description="Name of the estimator.")
+
+
+class Engine(Named):
+    """The inference engine with its settings."""
+
+    name: str = Field(default="transformers", description="Name of the engine.")
+
+
+class Backend(Named):
+    """The training backend with its settings (for TRL those of `GRPOConfig`)."""
+
+    name: str = Field(default="trl", description="Name of the backend.")
+
+
 class Data(Section):
     """Which tasks are played."""
 
@@ -133,7 +157,7 @@ class Rollout(Section):
 class Algorithm(Section):
     """How trajectories become updates."""
 
-    estimator: Named = Field(default_factory=lambda: Named(name="grpo"), description="Credit estimator.")
+    estimator: Estimator = Field(default_factory=Estimator, description="Credit estimator.")
     group_size: int = Field(default=8, ge=1, description="Trajectories of one task, compared with each other.")
     prompts_per_update: int = Field(default=8, ge=1, description="Tasks for each optimiser update.")
     updates: int = Field(default=100, ge=0, description="Optimiser updates of the run.")
@@ -178,10 +202,10 @@ class RunConfig(Section):
     model: str | None = Field(
         default=None, description="Hub id or folder; `recipe` for the model that the recipe makes."
     )
-    renderer: Renderer = Field(default_factory=lambda: Renderer(name="auto"))
+    renderer: Renderer = Field(default_factory=Renderer)
     recipe: str | None = Field(default=None, description="Name of a recipe.")
     data: Data = Field(default_factory=Data)
-    env: Named | None = Field(
+    env: Env | None = Field(
         default=None, description="Environment; the built-in `tools` when neither env nor flow is set."
     )
     flow: Named | None = Field(default=None, description="Flow, in place of an environment.")
@@ -192,8 +216,8 @@ class RunConfig(Section):
     evaluation: Evaluation = Field(default_factory=Evaluation)
     rollout: Rollout = Field(default_factory=Rollout)
     algorithm: Algorithm = Field(default_factory=Algorithm)
-    engine: Named = Field(default_factory=lambda: Named(name="transformers"), description="Inference engine.")
-    backend: Named = Field(default_factory=lambda: Named(name="trl"), description="Training backend.")
+    engine: Engine = Field(default_factory=Engine, description="Inference engine.")
+    backend: Backend = Field(default_factory=Backend, description="Training backend.")
     warm_start: WarmStart = Field(default_factory=WarmStart)
     report: Report = Field(default_factory=Report)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agentr1_core.config.schema import Named, Reward, RunConfig
+from agentr1_core.config.schema import Env, Named, Reward, RunConfig
 from agentr1_core.context import ContextEnv, Rewrite
 from agentr1_core.env import AgentEnv
 from agentr1_core.env_loop import AgentEnvLoop
@@ -138,7 +138,7 @@ def build_flow(config: RunConfig, plugins: PluginManager, tools: ToolBox | None,
     if config.flow is not None:
         default = _flow(config.flow, plugins, tools, "flow")
     else:
-        default = _loop(config.env or Named(name="tools"), config, plugins, tools, tasks, "env")
+        default = _loop(config.env or Env(), config, plugins, tools, tasks, "env")
     chosen = config.flow is not None or config.env is not None
     by_name: dict[str, Callable[[], AgentFlowBase]] = {}
     for name in dict.fromkeys(task.agent_name for task in tasks):

@@ -1,0 +1,173 @@
+"""``agentr1 train`` from the run file to the report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentr1_core.errors import AgentR1Error
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_recipe_trains_and_leaves_a_run_folder(agentr1: Any, tmp_path: Path) -> None:
+    said = agentr1("train", "capitals")
+
+    assert said.code == 0, said.err
+    folder = tmp_path / "runs" / "capitals"
+    names = {entry.name for entry in folder.iterdir()}
+    assert names >= {"config.yaml", "metrics.jsonl", "trajectories.jsonl", "summary.json", "report.html", "checkpoint"}
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["success_before"], summary["success_after"], summary["updates"]) == (1.0, 1.0, 3)
+    assert set(summary["ledger"]) == {"sampled", "trained", "masked", "dropped"}
+    assert [row["update"] for row in lines(folder / "metrics.jsonl")] == [1, 2, 3]
+    assert "1.000 before, 1.000 after" in said.out
+    assert "report.html" in said.out
+
+
+def test_a_data_set_with_tools_and_a_reward_trains(agentr1: Any, run_file: Path, tmp_path: Path) -> None:
+    said = agentr1("train", run_file)
+
+    assert said.code == 0, said.err
+    kept = lines(tmp_path / "runs/questions/trajectories.jsonl")
+    first = kept[0]
+    assert [step["tool_calls"] for step in first["steps"]] == [[{"name": "shout", "arguments": {"text": "paris"}}], []]
+    assert first["steps"][0]["feedback"][0]["content"] == "PARIS"
+    assert first["rewards"] == {"contains_answer": 1.0}
+    assert len(first["steps"][0]["token_ids"]) == len(first["steps"][0]["logprobs"])
+    assert {row["update"] for row in kept} == {0, 1}
+
+
+def test_dotted_overrides_win_and_are_typed(agentr1: Any, tmp_path: Path) -> None:
+    said = agentr1("train", "capitals", "--algorithm.updates", "1", "--env.prize=0.5", "--run.name", "short")
+
+    assert said.code == 0, said.err
+    (metrics,) = lines(tmp_path / "runs/short/metrics.jsonl")
+    assert metrics["reward"] == 0.5
+
+
+def test_a_second_run_gets_a_number(agentr1: Any, tmp_path: Path) -> None:
+    agentr1("train", "capitals", "--algorithm.updates", "1")
+    agentr1("train", "capitals", "--algorithm.updates", "1")
+
+    assert {entry.name for entry in (tmp_path / "runs").iterdir()} == {"capitals", "capitals-2"}
+
+
+def test_a_folder_in_use_is_not_written_over_unless_told(agentr1: Any, tmp_path: Path) -> None:
+    run = ("train", "capitals", "--run-dir", tmp_path / "mine", "--algorithm.updates", "1")
+    assert agentr1(*run).code == 0
+
+    refused = agentr1(*run)
+    assert refused.code == 1
+    assert "is not empty" in refused.err
+    assert "--overwrite" in refused.err
+
+    assert agentr1(*run, "--overwrite").code == 0
+    assert len(lines(tmp_path / "mine/metrics.jsonl")) == 1
+
+
+def test_resume_goes_on_in_the_newest_folder(agentr1: Any, tmp_path: Path) -> None:
+    assert "no run to resume" in agentr1("train", "capitals", "--resume").err
+
+    agentr1("train", "capitals", "--algorithm.updates", "1")
+    assert agentr1("train", "capitals", "--algorithm.updates", "1", "--resume").code == 0
+    assert len(lines(tmp_path / "runs/capitals/metrics.jsonl")) == 2
+
+
+def test_a_run_folder_can_be_run_again(agentr1: Any, tmp_path: Path) -> None:
+    agentr1("train", "capitals", "--algorithm.updates", "1")
+
+    assert agentr1("train", "runs/capitals").code == 0
+    assert (tmp_path / "runs/capitals-2/config.yaml").read_text() == (
+        tmp_path / "runs/capitals/config.yaml"
+    ).read_text()
+
+
+def test_ctrl_c_keeps_and_reports_what_there_is(agentr1: Any, tmp_path: Path) -> None:
+    said = agentr1("train", "capitals", "--backend.interrupt_at", "2")
+
+    assert said.code == 130
+    assert "Interrupted." in said.err
+    assert "Traceback" not in said.err
+    folder = tmp_path / "runs/capitals"
+    assert len(lines(folder / "metrics.jsonl")) == 1
+    assert "not finished" in (folder / "report.html").read_text()
+    assert not (folder / "summary.json").exists()
+
+
+def test_group_size_one_is_allowed_with_a_caution(agentr1: Any) -> None:
+    said = agentr1("train", "capitals", "--algorithm.group_size", "1", "--algorithm.updates", "1")
+
+    assert said.code == 0, said.err
+    assert "every advantage is 0 and nothing is learned" in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem", "mend"),
+    [
+        (["nowhere.yaml"], "no run file or recipe 'nowhere.yaml'", "recipes: capitals"),
+        (["capitols"], "no run file or recipe 'capitols'", "Did you mean 'capitals'?"),
+        (["capitals", "--env", "riddel"], "No plugin offers the env 'riddel'", "'riddle'"),
+        (["capitals", "--engine", "parrott"], "No plugin offers the engine 'parrott'", "'parrot'"),
+        (["capitals", "--backend", "plai"], "No plugin offers the backend 'plai'", "'play'"),
+        (["capitals", "--tools", "[shuot]", "--env", "tools"], "No plugin offers the tool 'shuot'", "'shout'"),
+        (["capitals", "--reward", "exact_matsch"], "No plugin offers the reward 'exact_matsch'", "'exact_match'"),
+        (["capitals", "--algorithm.estimator", "gpro"], "No plugin offers the estimator 'gpro'", "grpo"),
+        (["capitals", "--algorithm.estimator.epz", "1"], "setting 'epz'", "truncated, eps"),
+        (["capitals", "--env.prise", "2"], "Riddle has no setting 'prise'", "`prize`"),
+        (["capitals", "--engine.loudnes", "2"], "unknown key 'engine.loudnes'", "`engine.loudness`"),
+        (["capitals", "--backend.step_size", "big"], "'backend.step_size' is 'big'; expected a number", "Mend"),
+        (["capitals", "--tools", "shout"], "the env 'riddle' takes none", "`env: tools`"),
+        (["capitals", "--algorithm.updates", "five"], "'algorithm.updates' is 'five'; expected a whole number", "Mend"),
+        (["capitals", "--algorithm.updats", "5"], "unknown key 'algorithm.updats'", "`algorithm.updates`"),
+        (["capitals", "--updates", "5"], "unknown key 'updates'", "`algorithm.updates`"),
+        (["capitals", "--data.train", "riddles.jsonl"], "no data file 'riddles.jsonl'", "questions.jsonl"),
+        (["capitals", "--recipe", "null"], "names no tasks", "`data.train`"),
+        (["capitals", "--model", "null"], "names no model", "--model"),
+        (["capitals", "--model", "./models/qwen"], "no folder './models/qwen'", "hub id"),
+        (["capitals", "--algorithm.merge", "tree"], "Backend 'play' does not support merge 'tree'", "linear, none"),
+        (["capitals", "--flow", "single_step"], "both env 'riddle' and flow 'single_step'", "Keep one"),
+        (["capitals", "--context", "keep_last", "--context.k", "0"], "KeepLast refuses its settings", "`context`"),
+        (["capitals", "--warm_start.when", "sometimes"], "expected one of scratch, always, never", "Mend"),
+        (["capitals", "quickstart"], "Name one run file or recipe; 2 were given", "agentr1 train"),
+        (["--algorithm.updates", "5"], "Name one run file or recipe; none was given", "agentr1 train"),
+    ],
+)
+def test_bad_input_is_one_clear_error(
+    agentr1: Any, questions: Path, tmp_path: Path, arguments: list[str], problem: str, mend: str
+) -> None:
+    said = agentr1("train", *arguments)
+
+    assert said.code == 1
+    assert problem in said.err
+    assert mend in said.err.partition("->")[2]
+    assert "Traceback" not in said.err
+    assert not list((tmp_path / "runs").glob("*")), "nothing half-made is left behind"
+
+
+def test_a_row_that_names_an_unknown_environment_needs_the_run_files_word(agentr1: Any, run_file: Path) -> None:
+    questions = run_file.parent / "questions.jsonl"
+    rows = [json.loads(line) | {"agent_name": "riddles"} for line in questions.read_text().splitlines()]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    refused = agentr1("train", run_file)
+    assert refused.code == 1
+    assert "questions.jsonl row 0: no environment or flow is named 'riddles'" in refused.err
+
+    assert agentr1("train", run_file, "--env", "tools").code == 0
+
+
+def test_debug_shows_where_an_error_comes_from(agentr1: Any) -> None:
+    with pytest.raises(AgentR1Error, match="no run file or recipe"):
+        agentr1("--debug", "train", "nowhere.yaml")
+
+
+def test_a_fault_of_the_trainer_is_not_dressed_up(agentr1: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the trainer broke"):
+        agentr1("train", "capitals", "--backend.fail_at", "2")
+    assert (tmp_path / "runs/capitals/report.html").exists()
