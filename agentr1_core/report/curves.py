@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-WIDTH, HEIGHT = 460, 240
+WIDTH, HEIGHT = 460, 260
 #: With more updates than this the points are too dense to be dots.
 DOTS_UP_TO = 60
 
@@ -115,6 +115,7 @@ def _stack(lines: Mapping[str, Sequence[tuple[int, float]]]) -> str:
     chart = pygal.StackedLine(
         **_options(len(lines)),
         fill=True,
+        include_x_axis=True,
         show_dots=len(updates) == 1,
         x_labels_major_count=6,
         show_minor_x_labels=False,
@@ -142,11 +143,12 @@ def _options(n_series: int) -> dict[str, Any]:
         major_guide_stroke_dasharray="none",
         colors=("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)"),
         font_family="inherit",
-        label_font_size=12,
-        major_label_font_size=12,
-        legend_font_size=13,
+        label_font_size=16,
+        major_label_font_size=16,
+        legend_font_size=16,
         opacity=".55",
         stroke_opacity="1",
+        stroke_width="1.8",
         transition="0",
     )
     return {
@@ -165,6 +167,7 @@ def _options(n_series: int) -> dict[str, Any]:
         "x_value_formatter": _number,
         "max_scale": 5,
         "no_data_text": "",
+        "truncate_label": -1,
     }
 
 

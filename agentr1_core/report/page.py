@@ -54,7 +54,7 @@ def _facts(summary: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]) -> 
     seconds = summary.get("seconds") or (metrics[-1].get("seconds") if metrics else None)
     updates = summary.get("updates") or (metrics[-1].get("update") if metrics else None)
     facts = [
-        ("Model", summary.get("model")),
+        ("Model", "the recipe's own" if summary.get("model") == "recipe" else summary.get("model")),
         ("Recipe", summary.get("recipe")),
         ("Updates", None if updates is None else f"{updates:,}"),
         ("Time", None if seconds is None else _duration(float(seconds))),
@@ -78,7 +78,7 @@ def _trajectory(shown: Shown, texts: TokenTexts) -> dict[str, Any]:
         "labels": shown.labels,
         "id": row["id"],
         "phase": {"eval": "held-out task", "train": "training"}.get(row["phase"], row["phase"]),
-        "update": row.get("update", 0),
+        "at": f"after update {row['update']}" if row.get("update") else "before the first update",
         "reward": row["reward"],
         "success": row.get("success", False),
         "stop_reason": str(row["stop_reason"]).replace("_", " "),
@@ -90,11 +90,10 @@ def _trajectory(shown: Shown, texts: TokenTexts) -> dict[str, Any]:
 
 def _step(steps: Sequence[Mapping[str, Any]], index: int, texts: TokenTexts) -> dict[str, Any]:
     step = steps[index]
-    n_before, messages = new_messages(steps, index)
     logprobs = step.get("logprobs") or []
-    is_last = index == len(steps) - 1
-    # What an appended context was fed back is what the next step shows as new; say it once.
-    feedback_follows = not is_last and step["feedback"]
+    # What is fed back is what the next step sees; a rewritten context is shown there, an appended answer here.
+    rewritten = index + 1 < len(steps) and step["feedback"] == steps[index + 1]["seen"]
+    n_before, messages = new_messages(steps, index)
     return {
         "number": index + 1,
         "n_before": n_before,
@@ -107,9 +106,8 @@ def _step(steps: Sequence[Mapping[str, Any]], index: int, texts: TokenTexts) -> 
         "mean_logprob": sum(logprobs) / len(logprobs) if logprobs else None,
         "finish_reason": step.get("finish_reason", ""),
         "parse_failures": [str(each).replace("_", " ") for each in step.get("parse_failures", ())],
-        "feedback": [(message.get("role", ""), message_text(message)) for message in step["feedback"]]
-        if step["feedback"] and (feedback_follows or is_last)
-        else [],
+        "rewritten": rewritten,
+        "feedback": [(message.get("role", ""), message_text(message)) for message in step["feedback"]],
         "reward": step["reward"],
     }
 

@@ -87,14 +87,18 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def new_messages(steps: Sequence[Mapping[str, Any]], index: int) -> tuple[int, Sequence[Mapping[str, Any]]]:
-    """How many messages of a step were shown before, and the new ones, when the context was appended to."""
+    """How many messages of a step's context were shown with the steps before, and those that were not.
+
+    An appended context repeats what was seen, sampled and fed back before; only a question asked on top of it (by a
+    context policy) is new.
+    """
     seen = steps[index]["seen"]
     if index == 0:
         return 0, seen
-    before = steps[index - 1]["seen"]
-    if len(seen) > len(before) and seen[: len(before)] == before and seen[len(before)].get("role") == "assistant":
-        return len(before) + 1, seen[len(before) + 1 :]
-    return 0, seen
+    before = steps[index - 1]
+    known = [*before["seen"], None, *before["feedback"]]  # None stands for the sampled message
+    appended = len(seen) >= len(known) and all(old is None or old == new for old, new in zip(known, seen, strict=False))
+    return (len(known), seen[len(known) :]) if appended and before["feedback"] else (0, seen)
 
 
 def _surprise(logprob: float) -> int:
