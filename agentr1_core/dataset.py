@@ -125,8 +125,7 @@ def _open_json(files: Sequence[Path], ending: str, datasets: Any) -> Any:
     for file in files:
         number = 0
         try:
-            opened = gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8")
-            with opened as lines:
+            with (gzip.open if file.suffix == ".gz" else open)(file, "rt", encoding="utf-8") as lines:
                 if ending.startswith(".jsonl"):
                     for number, line in enumerate(lines, 1):
                         if line.strip():

@@ -92,8 +92,9 @@ class RunFolder:
         part.replace(self.summary)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """The updates so far, in order."""
-        return _read_lines(self.metrics)
+        """The updates so far, in order; of an update that a resumed run played again the newest figures."""
+        newest = {row["update"]: row for row in _read_lines(self.metrics)}
+        return [newest[update] for update in sorted(newest)]
 
     def read_trajectories(self) -> list[dict[str, Any]]:
         """The trajectories kept so far, in order."""
@@ -109,7 +110,7 @@ class RunFolder:
 
         for file in (self.metrics, self.trajectories, self.summary, self.report):
             file.unlink(missing_ok=True)
-        for name in ("checkpoint", "base_model", "tensorboard"):
+        for name in ("checkpoint", "base_model", "tensorboard", "trainer", "warm_start"):
             if (self.path / name).is_dir():
                 shutil.rmtree(self.path / name)
 
@@ -118,6 +119,9 @@ class RunFolder:
 class Recorder:
     """Writes metrics and a sample of trajectories while a run goes on; register it at the plugin manager.
 
+    Both files are only appended to. A resumed run plays the updates after its checkpoint again; readers take the
+    last line of an update.
+
     Args:
         folder: Where to write.
         kept_per_update: Trajectories kept of each update, the first ones that come in.
@@ -125,40 +129,45 @@ class Recorder:
 
     folder: RunFolder
     kept_per_update: int = 4
-    #: Updates seen, counting those of a resumed run.
+    #: Updates done.
     updates: int = 0
     _started: float = field(default_factory=time.monotonic)
-    _kept: int = 0
+    _waiting: list[Trajectory] = field(default_factory=list)
     _files: dict[Path, IO[str]] = field(default_factory=dict)
 
     @hookimpl
     def agentr1_trajectory(self, trajectory: Trajectory) -> None:
         """Keep the first few of each update, and every one of an evaluation."""
-        evaluation = trajectory.group_id.partition("/")[0] == "eval"
-        if not evaluation and self._kept >= self.kept_per_update:
-            return
-        self._kept += not evaluation
-        row = trajectory_row(trajectory, update=self.updates, phase="eval" if evaluation else "train")
-        self._write(self.folder.trajectories, row)
+        if trajectory.group_id.partition("/")[0] == "eval":
+            self.keep([trajectory], "eval")
+        elif len(self._waiting) < self.kept_per_update:
+            self._waiting.append(trajectory)
 
     @hookimpl
     def agentr1_update(self, metrics: Mapping[str, float], step: int) -> None:
-        """Write one line of metrics."""
+        """Write one line of metrics, and the trajectories that were kept for this update."""
         self.updates = step
-        self._kept = 0
+        self._write_waiting()
         seconds = round(time.monotonic() - self._started, 3)
         self._write(self.folder.metrics, {"update": step, "seconds": seconds, **dict(metrics)})
 
     def keep(self, trajectories: Iterable[Trajectory], phase: str) -> None:
-        """Keep trajectories that no hook was told of."""
+        """Write trajectories that belong to no update, such as those of an evaluation."""
         for trajectory in trajectories:
             self._write(self.folder.trajectories, trajectory_row(trajectory, update=self.updates, phase=phase))
 
     def close(self) -> None:
-        """Close the files."""
+        """Write what waits for an update that did not come, and close the files."""
+        if self._waiting:
+            self.updates += 1
+            self._write_waiting()
         for file in self._files.values():
             file.close()
         self._files.clear()
+
+    def _write_waiting(self) -> None:
+        self.keep(self._waiting, "train")
+        self._waiting.clear()
 
     def _write(self, path: Path, row: Mapping[str, Any]) -> None:
         file = self._files.get(path)
@@ -169,7 +178,13 @@ class Recorder:
 
 
 def trajectory_row(trajectory: Trajectory, *, update: int, phase: str) -> dict[str, Any]:
-    """A trajectory as one JSON line: what was seen, sampled, fed back and rewarded in each step."""
+    """A trajectory as one JSON line: what was seen, sampled, fed back and rewarded in each step.
+
+    Args:
+        trajectory: What was played.
+        update: The update it was played for; of an evaluation the number of updates before it.
+        phase: ``train``, ``eval`` or ``rollout``.
+    """
     return {
         "id": trajectory.id,
         "group": trajectory.group_id,

@@ -66,6 +66,7 @@ def create_app() -> typer.Typer:
         run_dir: Annotated[Optional[Path], typer.Option("--run-dir", help="Use exactly this folder.")] = None,  # noqa: UP045
     ) -> None:
         """Train an agent: agentr1 train quickstart --algorithm.updates 5"""
+        _quieten_libraries()
         from agentr1_core.cli.train import train as command
 
         with _interruptible():
@@ -80,6 +81,7 @@ def create_app() -> typer.Typer:
         run_dir: Annotated[Optional[Path], typer.Option("--run-dir", help="Use exactly this folder.")] = None,  # noqa: UP045
     ) -> None:
         """Play episodes without training, and show one step by step."""
+        _quieten_libraries()
         from agentr1_core.cli.rollout import rollout as command
 
         with _interruptible():
@@ -154,6 +156,17 @@ def main(arguments: Sequence[str] | None = None, plugins: PluginManager | None =
         print("\nInterrupted.", file=sys.stderr)
         return 130
     return 0
+
+
+def _quieten_libraries() -> None:
+    """Progress bars of libraries would tear up our own; they read these variables when they are imported."""
+    import warnings
+
+    for name in ("TQDM_DISABLE", "HF_HUB_DISABLE_PROGRESS_BARS", "HF_DATASETS_DISABLE_PROGRESS_BARS"):
+        os.environ.setdefault(name, "1")
+    # Deprecations inside transformers and TRL are for their developers; `python -W` still shows them.
+    if not sys.warnoptions:
+        warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.|trl\.")
 
 
 def _say_error(error: AgentR1Error) -> None:

@@ -70,7 +70,7 @@ def _run(
     console: Console,
 ) -> None:
     console.print(_announce(config, job, folder), markup=False, highlight=False, soft_wrap=True)
-    recorder = Recorder(folder, config.report.kept_per_update, updates=len(folder.read_metrics()) if job.resume else 0)
+    recorder = Recorder(folder, config.report.kept_per_update)
     progress = TrainProgress(console, job.updates, _preparing(job))
     plugins.register(recorder, "run recorder")
     plugins.register(progress, "progress")

@@ -78,7 +78,7 @@ def _trajectory(shown: Shown, texts: TokenTexts) -> dict[str, Any]:
         "labels": shown.labels,
         "id": row["id"],
         "phase": {"eval": "held-out task", "train": "training"}.get(row["phase"], row["phase"]),
-        "at": f"after update {row['update']}" if row.get("update") else "before the first update",
+        "at": _moment(row),
         "reward": row["reward"],
         "success": row.get("success", False),
         "stop_reason": str(row["stop_reason"]).replace("_", " "),
@@ -86,6 +86,13 @@ def _trajectory(shown: Shown, texts: TokenTexts) -> dict[str, Any]:
         "n_tokens": row.get("tokens", 0),
         "steps": [_step(row["steps"], index, texts) for index in range(len(row["steps"]))],
     }
+
+
+def _moment(row: Mapping[str, Any]) -> str:
+    update = row.get("update", 0)
+    if row["phase"] == "train":
+        return f"update {update}"
+    return f"after update {update}" if update else "before the first update"
 
 
 def _step(steps: Sequence[Mapping[str, Any]], index: int, texts: TokenTexts) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def test_a_data_set_with_tools_and_a_reward_trains(agentr1: Any, run_file: Path,
     assert first["steps"][0]["feedback"][0]["content"] == "PARIS"
     assert first["rewards"] == {"contains_answer": 1.0}
     assert len(first["steps"][0]["token_ids"]) == len(first["steps"][0]["logprobs"])
-    assert {row["update"] for row in kept} == {0, 1}
+    assert {row["update"] for row in kept} == {1, 2}
 
 
 def test_dotted_overrides_win_and_are_typed(agentr1: Any, tmp_path: Path) -> None:
@@ -75,8 +75,10 @@ def test_resume_goes_on_in_the_newest_folder(agentr1: Any, tmp_path: Path) -> No
     assert "no run to resume" in agentr1("train", "capitals", "--resume").err
 
     agentr1("train", "capitals", "--algorithm.updates", "1")
-    assert agentr1("train", "capitals", "--algorithm.updates", "1", "--resume").code == 0
-    assert len(lines(tmp_path / "runs/capitals/metrics.jsonl")) == 2
+    assert agentr1("train", "capitals", "--algorithm.updates", "2", "--resume").code == 0
+    assert {entry.name for entry in (tmp_path / "runs").iterdir()} == {"capitals"}
+    assert "updates: 2" in (tmp_path / "runs/capitals/config.yaml").read_text()
+    assert len(lines(tmp_path / "runs/capitals/metrics.jsonl")) == 3
 
 
 def test_a_run_folder_can_be_run_again(agentr1: Any, tmp_path: Path) -> None:

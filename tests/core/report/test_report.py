@@ -62,10 +62,10 @@ def test_the_recorder_keeps_the_first_few_of_each_update_and_all_of_an_evaluatio
         ("eval", 0, "eval/0/0"),
         ("eval", 0, "eval/1/0"),
         ("eval", 0, "eval/2/0"),
-        ("train", 0, "1/0/0"),
-        ("train", 0, "1/0/1"),
-        ("train", 1, "2/0/0"),
-        ("train", 1, "2/0/1"),
+        ("train", 1, "1/0/0"),
+        ("train", 1, "1/0/1"),
+        ("train", 2, "2/0/0"),
+        ("train", 2, "2/0/1"),
     ]
     step = kept[0]["steps"][1]
     assert (step["token_ids"], step["prompt_tokens"], step["reward"]) == ([3, 4], 9, 1.0)
@@ -79,6 +79,25 @@ def test_metrics_are_on_disk_as_soon_as_they_are_told(folder: RunFolder) -> None
 
     assert json.loads(folder.metrics.read_text())["reward"] == 1.0
     recorder.close()
+
+
+def test_an_update_that_a_resumed_run_plays_again_counts_once(folder: RunFolder) -> None:
+    for played_again in (False, True):
+        recorder = Recorder(folder)
+        for update in (2, 3) if played_again else (1, 2):
+            recorder.agentr1_update(metrics={"reward": update + played_again / 2}, step=update)
+        recorder.close()
+
+    assert [(row["update"], row["reward"]) for row in folder.read_metrics()] == [(1, 1.0), (2, 2.5), (3, 3.5)]
+
+
+def test_trajectories_of_an_update_that_never_came_are_kept(folder: RunFolder) -> None:
+    recorder = Recorder(folder)
+    recorder.agentr1_update(metrics={}, step=1)
+    recorder.agentr1_trajectory(played("1/0/0"))
+    recorder.close()
+
+    assert [(row["phase"], row["update"]) for row in folder.read_trajectories()] == [("train", 2)]
 
 
 def test_a_line_that_was_cut_off_by_a_crash_is_left_out(folder: RunFolder) -> None:
@@ -163,7 +182,7 @@ def test_a_run_that_has_only_begun_still_has_a_report(folder: RunFolder) -> None
 
 def test_tokens_are_told_apart_with_the_runs_own_tokenizer(folder: RunFolder, tokenizer: Any) -> None:
     tokenizer.save_pretrained(folder.path / "checkpoint")
-    ids = tokenizer.encode("né", add_special_tokens=False) + [tokenizer.eos_token_id]
+    ids = [*tokenizer.encode("né", add_special_tokens=False), tokenizer.eos_token_id]
     logprobs = [-0.01, -0.5, -1.0, -5.0]
 
     tokens = TokenTexts(folder.path).tokens({"token_ids": ids, "logprobs": logprobs})
