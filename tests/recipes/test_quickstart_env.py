@@ -90,4 +90,6 @@ def test_base_model_loads_and_is_small(tmp_path):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert sum(parameter.numel() for parameter in model.parameters()) < 300_000
     assert tokenizer.chat_template
+    call = write("add", {"a": 17, "b": 5})
+    assert tokenizer.encode(call) == train_tokenizer().encode(call)
     assert model.config.eos_token_id == tokenizer.eos_token_id

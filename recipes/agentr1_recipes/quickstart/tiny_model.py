@@ -44,15 +44,17 @@ def write_tiny_model(folder: Path, seed: int, hidden: int = 96, layers: int = 2)
         layers: Depth.
     """
     import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers import Qwen3Config, Qwen3ForCausalLM
 
     tokenizer = train_tokenizer()
-    config = Qwen2Config(
+    # Not Qwen2: transformers reloads its tokenizers with the pre-tokenizer of the large Qwen2 models.
+    config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=hidden,
         intermediate_size=2 * hidden,
         num_hidden_layers=layers,
         num_attention_heads=4,
+        head_dim=hidden // 4,
         num_key_value_heads=4,
         max_position_embeddings=512,
         tie_word_embeddings=True,
@@ -61,7 +63,7 @@ def write_tiny_model(folder: Path, seed: int, hidden: int = 96, layers: int = 2)
         pad_token_id=tokenizer.pad_token_id,
     )
     torch.manual_seed(seed)
-    Qwen2ForCausalLM(config).save_pretrained(folder)
+    Qwen3ForCausalLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
