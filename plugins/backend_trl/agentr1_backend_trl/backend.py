@@ -116,9 +116,7 @@ class _Evaluate(TrainerCallback):  # type: ignore[misc]  # transformers types it
     def __init__(self, trainer: StepGRPOTrainer, tasks: Sequence[Task], every: int) -> None:
         self._trainer, self._tasks, self._every = trainer, tasks, every
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if state.global_step % self._every == 0 and state.global_step < state.max_steps:
             self._trainer.note("eval/success", self._trainer.success_on(self._tasks))
 

@@ -27,7 +27,12 @@ class StepRLOOTrainer(StepGRPOTrainer):
     """
 
     def __init__(
-        self, model: Any, reward_funcs: Any = None, args: GRPOConfig | RLOOConfig | None = None, *more: Any, **kwargs: Any
+        self,
+        model: Any,
+        reward_funcs: Any = None,
+        args: GRPOConfig | RLOOConfig | None = None,
+        *more: Any,
+        **kwargs: Any,
     ) -> None:
         kwargs.setdefault("estimator", "rloo")
         super().__init__(model, reward_funcs, _as_grpo(args, model), *more, **kwargs)

@@ -75,7 +75,8 @@ def step_rollout_func(
         player.take_weights(WeightSource("live"), trainer.state.global_step)
         first = trainer.accelerator.process_index * len(prompts)
         plays = [
-            Play(Task({"prompt": prompt}, where=f"prompt {i}"), f"{calls}", first + i) for i, prompt in enumerate(prompts)
+            Play(Task({"prompt": prompt}, where=f"prompt {i}"), f"{calls}", first + i)
+            for i, prompt in enumerate(prompts)
         ]
         found = player.play(plays, training=trainer.model.training)
         for failed in found.failed:

@@ -127,7 +127,10 @@ def sft_config(settings: Mapping[str, Any], folder: Path, seed: int) -> SFTConfi
 
 
 def _device_defaults() -> dict[str, Any]:
-    return {"bf16": torch.cuda.is_available() and torch.cuda.is_bf16_supported(), "use_cpu": not torch.cuda.is_available()}
+    return {
+        "bf16": torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+        "use_cpu": not torch.cuda.is_available(),
+    }
 
 
 def _build(kind: type[Config], values: Mapping[str, Any], key: str) -> Config:

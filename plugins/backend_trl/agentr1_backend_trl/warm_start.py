@@ -30,7 +30,9 @@ def warm_start(model: Any, tokenizer: Any, renderer: ChatRenderer, job: WarmStar
     """
     args = sft_config(job.settings, folder, seed)
     trainer = SFTTrainer(
-        model=model, args=args, train_dataset=demonstrations(job.demonstrations, tokenizer, renderer),
+        model=model,
+        args=args,
+        train_dataset=demonstrations(job.demonstrations, tokenizer, renderer),
         processing_class=tokenizer,
     )
     trainer.train()

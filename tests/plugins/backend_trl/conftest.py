@@ -16,6 +16,9 @@ from agentr1_backend_trl.trainer import StepGRPOTrainer
 from agentr1_core.env import AgentEnv
 from agentr1_core.episode import RolloutLimits
 
+torch.set_num_threads(1)  # more threads only get in each other's way with a model this small
+torch.set_flush_denormal(True)
+
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -44,7 +47,7 @@ def build_model(seed=0, hidden=32):
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=4,
-        max_position_embeddings=512,
+        max_position_embeddings=1024,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=2,

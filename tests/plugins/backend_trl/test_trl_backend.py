@@ -1,0 +1,191 @@
+"""``TRLBackend`` on whole jobs: the conformance kit, settings, warm start, resuming, adapters."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from agentr1_backend_trl.backend import TRLBackend
+from agentr1_core.backend import TrainingJob, WarmStart
+from agentr1_core.credit import ESTIMATORS
+from agentr1_core.engine import SamplingParams
+from agentr1_core.env_loop import AgentEnvLoop
+from agentr1_core.episode import RolloutLimits
+from agentr1_core.errors import ConfigError, DataError
+from agentr1_core.plugins import PluginManager
+from agentr1_core.task import Task
+from agentr1_core.testing.backend_kit import BackendKit
+from agentr1_engine_transformers.engine import TransformersEngine
+
+DEMONSTRATIONS = [
+    {
+        "prompt": [{"role": "user", "content": f"go {i}"}],
+        "completion": [{"role": "assistant", "content": "aaaa"}],
+    }
+    for i in range(16)
+]
+
+
+def job_in(folder, tiny, **changes):
+    """Two updates of a tiny model on the walking task."""
+    model = folder / "model"
+    tiny.model().save_pretrained(model)
+    tiny.tokenizer().save_pretrained(model)
+    job = TrainingJob(
+        model=str(model),
+        run_dir=folder / "run",
+        train_tasks=[Task({"n": i, "kind": ["a", i]}) for i in range(6)],  # Arrow could not hold such a column
+        eval_tasks=[Task({"n": i}) for i in range(4)],
+        flow=lambda: AgentEnvLoop(lambda task: tiny.env(turns=2)),
+        reward=None,
+        tools=None,
+        estimator=ESTIMATORS["grpo"],
+        engine=(TransformersEngine, {}),
+        limits=RolloutLimits(max_steps=4),
+        sampling=SamplingParams(max_tokens=6),
+        eval_sampling=SamplingParams(max_tokens=6, temperature=0.0),
+        group_size=4,
+        prompts_per_update=2,
+        updates=2,
+        concurrency=64,
+        min_group_size=2,
+        merge="linear",
+        renderer=("auto", {}),
+        settings={"learning_rate": 1e-3},
+    )
+    return replace(job, **changes)
+
+
+@pytest.fixture(scope="class")
+def _builders(request):
+    """``BackendKit`` makes jobs without fixtures; hand it the builders of conftest."""
+    import importlib.util
+    from pathlib import Path
+
+    spec = importlib.util.spec_from_file_location("tiny_parts", Path(__file__).with_name("conftest.py"))
+    parts = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(parts)
+    request.cls.tiny_parts = parts
+
+
+@pytest.mark.usefixtures("_builders")
+class TestTRLConformance(BackendKit):
+    def make_backend(self):
+        return TRLBackend()
+
+    def make_job(self, run_dir):
+        class Builders:
+            model = staticmethod(self.tiny_parts.build_model)
+            tokenizer = staticmethod(self.tiny_parts.build_tokenizer)
+            env = self.tiny_parts.Walk
+
+        return job_in(run_dir, Builders)
+
+
+def test_the_plugin_is_found_by_name():
+    manager = PluginManager.discover()
+    assert manager.get("backend", "trl") is TRLBackend
+
+
+def test_warm_start_teaches_the_demonstrations(tmp_path, tiny):
+    settings = {"max_steps": 40, "learning_rate": 1e-2, "per_device_train_batch_size": 16}
+    job = job_in(
+        tmp_path,
+        tiny,
+        updates=0,
+        warm_start=WarmStart(demonstrations=DEMONSTRATIONS, settings=settings),
+        eval_tasks=[Task({"n": i}) for i in range(3)],
+    )
+    result = TRLBackend().train(job)
+    assert result.success_before == 1.0  # every "a" is rewarded
+    assert result.updates == 0
+    tuned = AutoModelForCausalLM.from_pretrained(result.checkpoint)
+    tokenizer = tiny.tokenizer()
+    ids = tokenizer.apply_chat_template(
+        DEMONSTRATIONS[0]["prompt"], add_generation_prompt=True, return_tensors="pt", return_dict=True
+    )
+    said = tuned.generate(**ids, max_new_tokens=5, do_sample=False)[0, ids["input_ids"].shape[1] :]
+    assert tokenizer.decode(said) == "aaaa<|im_end|>"
+
+
+def test_resuming_a_job(tmp_path, tiny):
+    job = job_in(tmp_path, tiny, save_every=1)
+    before = TRLBackend().train(job)
+    after = TRLBackend().train(replace(job, resume=True, updates=3))
+    assert after.updates == 3
+    assert after.success_before == before.success_before
+
+
+def test_resuming_what_was_never_saved(tmp_path, tiny):
+    with pytest.raises(ConfigError, match="no checkpoint to resume"):
+        TRLBackend().train(job_in(tmp_path, tiny, resume=True))
+
+
+def test_an_adapter_is_merged_into_the_checkpoint(tmp_path, tiny):
+    settings = {"lora": {"r": 4, "target_modules": ["q_proj"]}, "learning_rate": 1e-2}
+    result = TRLBackend().train(job_in(tmp_path, tiny, settings=settings))
+    assert (result.checkpoint / "adapter" / "adapter_config.json").is_file()
+    merged = AutoModelForCausalLM.from_pretrained(result.checkpoint)
+    weights = dict(merged.named_parameters())
+    changed = [n for n, p in tiny.model().named_parameters() if not weights[n].allclose(p)]
+    assert changed
+    assert all("q_proj" in name for name in changed)
+
+
+def test_evaluation_between_updates_is_reported(tmp_path, tiny):
+    class Log:
+        seen = []
+
+        def agentr1_update(self, *, metrics, step):
+            self.seen.append("eval/success" in metrics)
+
+        def agentr1_group(self, **_):
+            pass
+
+        agentr1_step = agentr1_trajectory = agentr1_group
+
+    TRLBackend().train(job_in(tmp_path, tiny, eval_every=1, updates=3, hooks=Log()))
+    assert Log.seen == [True, True, False]  # the last one is the evaluation at the end
+    assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
+    assert json.loads((tmp_path / "run" / "trainer" / "success_before.json").read_text()) is not None
+
+
+def test_groups_of_one_under_an_estimator_without_groups(tmp_path, tiny):
+    result = TRLBackend().train(
+        job_in(tmp_path, tiny, group_size=1, prompts_per_update=4, estimator=ESTIMATORS["reinforce_pp"])
+    )
+    assert result.ledger["trained"] == result.ledger["sampled"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"settings": {"learning_rat": 1.0}}, "Did you mean `learning_rate`"),
+        ({"settings": {"num_generations": 4}}, "algorithm.group_size"),
+        ({"settings": {"learning_rate": "fast"}}, "learning_rate"),
+        ({"settings": {"gradient_accumulation_steps": 3}}, "split evenly"),
+        ({"group_size": 1, "prompts_per_update": 1}, "one episode"),
+        ({"model": "/no/such/model"}, "/no/such/model"),
+        ({"settings": {"lora": {"rank": 4}}}, "backend.lora"),
+        ({"warm_start": WarmStart(demonstrations=DEMONSTRATIONS, settings={"max_step": 1})}, "max_steps"),
+    ],
+)
+def test_wrong_settings_name_the_field(tmp_path, tiny, changes, said):
+    with pytest.raises(ConfigError, match=said):
+        TRLBackend().train(job_in(tmp_path, tiny, **changes))
+
+
+def test_demonstrations_need_both_columns(tmp_path, tiny):
+    broken = WarmStart(demonstrations=[{"prompt": "x"}])
+    with pytest.raises(DataError, match="no 'completion'"):
+        TRLBackend().train(job_in(tmp_path, tiny, warm_start=broken))
+
+
+def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path, tiny):
+    job = job_in(tmp_path, tiny)
+    tokenizer = tiny.tokenizer()
+    tokenizer.add_tokens([f"<extra{i}>" for i in range(20)])
+    tokenizer.save_pretrained(job.model)
+    with pytest.raises(ConfigError, match="only 264 embeddings"):
+        TRLBackend().train(job)
