@@ -26,6 +26,9 @@ from agentr1_engine_transformers.scheduler import Scheduler
 from agentr1_engine_transformers.settings import EngineSettings
 from agentr1_engine_transformers.worker import Worker
 
+#: Below, threads that share a forward on the CPU wait for each other longer than they compute.
+_FEW_PARAMETERS = 2_000_000
+
 
 class TransformersEngine(InferenceEngine):
     """Any ``AutoModelForCausalLM``, on CPU or GPU, with continuous batching and reuse of cached prefixes.
@@ -182,6 +185,8 @@ class TransformersEngine(InferenceEngine):
             self._stop_ids = self._given_stop_ids | eos
             self._learn(model)
         runner = ModelRunner(model)
+        if self._settings.threads is None and runner.device.type == "cpu" and runner.n_parameters < _FEW_PARAMETERS:
+            torch.set_num_threads(1)  # holds for the worker thread, which this is
         runner.wake()
         try:
             with torch.no_grad():

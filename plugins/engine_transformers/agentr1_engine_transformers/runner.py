@@ -43,6 +43,11 @@ class ModelRunner:
         #: Whether a gap between a cached prefix and the rest of the prompt does no harm (not so for sliding windows).
         self.allows_gaps = False
 
+    @property
+    def n_parameters(self) -> int:
+        """Parameters of the model, shared ones counted once."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
     def wake(self) -> None:
         """Put every training module in evaluation mode: no dropout, no gradient checkpointing."""
         if not self._asleep:

@@ -34,4 +34,6 @@ class EngineSettings(BaseModel):
     max_context: int | None = Field(
         default=None, ge=2, description="Longest prompt plus action; the model's own when unset."
     )
-    threads: int | None = Field(default=None, ge=1, description="CPU threads of a forward; torch's setting when unset.")
+    threads: int | None = Field(
+        default=None, ge=1, description="CPU threads of a forward; unset: 1 for tiny models, else torch's."
+    )

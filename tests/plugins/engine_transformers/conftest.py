@@ -57,6 +57,15 @@ def build(kind: str, seed: int = 0, vocab_size: int = VOCAB, max_positions: int 
     return model.eval()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """Models this small only lose by sharing their work among threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.fixture
 def model():
     return build("qwen2")
