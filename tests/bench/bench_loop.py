@@ -1,0 +1,115 @@
+"""What the episode loop costs on top of the engine, and by itself.
+
+Two figures, each from one run: tokens a second of rollouts through the collector divided by those of the same
+requests sent straight to the engine, for a small model; and the collector's own time for one turn, with an engine
+that answers at once. Prints one JSON object as its last line.
+
+    make bench-loop
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from agentr1_core import AgentEnv, AgentEnvLoop, Policy, RolloutLimits, Rollouts, Task
+from agentr1_core.blocking import BlockingLoop
+from agentr1_core.engine import SamplingParams
+from agentr1_core.render import create_chat_renderer
+from agentr1_core.testing.scripted_engine import ScriptedEngine
+from agentr1_engine_transformers.engine import TransformersEngine
+from agentr1_recipes.quickstart.tiny_model import write_tiny_model
+
+EPISODES, TURNS, TOKENS, REPEATS = 128, 5, 16, 5
+
+
+class Talk(AgentEnv):
+    """Goes on for a number of turns; ``append`` decides whether the context grows or is rewritten."""
+
+    def __init__(self, append: bool) -> None:
+        self.append = append
+
+    async def reset(self, task):
+        self.turn = 0
+        self.messages = [{"role": "user", "content": "have 7 todo 3 5"}]
+        return self.messages
+
+    async def step(self, action):
+        self.turn += 1
+        new = {"role": "user", "content": f"have {self.turn} todo 3 5"}
+        self.messages = [*self.messages, action.message, new] if self.append else [new]
+        return self.messages, 0.0, self.turn == TURNS, False, {}
+
+
+def compare(loop, engine, renderer, append):
+    """Seconds through the collector and seconds straight, for the very same requests in the same order of turns."""
+    sampling = SamplingParams(max_tokens=TOKENS)
+    policy = Policy(engine, renderer, sampling)
+    flow = AgentEnvLoop(lambda task: Talk(append))
+    rollouts = Rollouts(flow, policy, limits=RolloutLimits(max_steps=TURNS), seed=0)
+    start = time.perf_counter()
+    collection = loop.run(rollouts.collect([Task({})] * EPISODES, stream="bench"))
+    through = time.perf_counter() - start
+    sampled = sum(trajectory.n_sampled for trajectory in collection.trajectories)
+
+    async def straight():
+        async def episode(trajectory):
+            for turn, step in enumerate(trajectory.steps):
+                params = SamplingParams(
+                    max_tokens=TOKENS, seed=step.action.sampling["seed"], stop_token_ids=renderer.stop_token_ids
+                )
+                generation = await engine.generate(step.prompt_ids, params, session=f"straight/{trajectory.id}")
+                if generation.token_ids.tolist() != step.action.token_ids.tolist():
+                    raise RuntimeError(f"turn {turn} of {trajectory.id} was sampled differently")
+
+        await asyncio.gather(*(episode(trajectory) for trajectory in collection.trajectories))
+
+    start = time.perf_counter()
+    loop.run(straight())
+    return {"through_s": through, "straight_s": time.perf_counter() - start, "sampled": sampled}
+
+
+def own_cost(loop, tokenizer, renderer):
+    """Microseconds of the collector for one turn, with an engine that answers at once."""
+    policy = Policy(ScriptedEngine(tokenizer, ["x" * 8]), renderer, SamplingParams(max_tokens=TOKENS))
+    rollouts = Rollouts(AgentEnvLoop(lambda task: Talk(append=True)), policy, limits=RolloutLimits(max_steps=TURNS))
+    start = time.perf_counter()
+    loop.run(rollouts.collect([Task({})] * EPISODES))
+    return (time.perf_counter() - start) / (EPISODES * TURNS) * 1e6
+
+
+def main():
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as folder:
+        write_tiny_model(Path(folder), seed=0)
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    renderer = create_chat_renderer(tokenizer)
+    loop = BlockingLoop()
+    engine = TransformersEngine.sharing(model)
+    loop.run(engine.start())
+    figures = {"episodes": EPISODES, "turns": TURNS, "max_tokens": TOKENS, "repeats": REPEATS}
+    for name, append in (("append", True), ("rewrite", False)):
+        compare(loop, engine, renderer, append)
+        runs = [compare(loop, engine, renderer, append) for _ in range(REPEATS)]
+        ratio = statistics.median(run["straight_s"] / run["through_s"] for run in runs)
+        speed = statistics.median(run["sampled"] / run["through_s"] for run in runs)
+        figures[name] = {"tokens_per_s_ratio": round(ratio, 3), "tokens_per_s": round(speed)}
+        print(f"{name}: {ratio:.3f} of the engine's own speed, {speed:.0f} tokens/s")
+    costs = [own_cost(loop, tokenizer, renderer) for _ in range(REPEATS)]
+    figures["own_cost_us_per_turn"] = round(statistics.median(costs), 1)
+    print(f"own cost: {figures['own_cost_us_per_turn']} us a turn")
+    loop.run(engine.close())
+    loop.close()
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
