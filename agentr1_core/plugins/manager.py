@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from agentr1_core.errors import PluginError
+from agentr1_core.errors import AgentR1Error, PluginError
 from agentr1_core.plugins import hookspecs
 from agentr1_core.plugins.discovery import (
     FoundPlugin,
@@ -32,8 +32,6 @@ from agentr1_core.plugins.targets import import_target, is_target, reason
 if TYPE_CHECKING:
     import typer
 
-    from agentr1_core.mdp import Group, Step, Trajectory
-
 
 class PluginManager:
     """Knows all plugins of this process.
@@ -45,6 +43,7 @@ class PluginManager:
     def __init__(self) -> None:
         self._pluggy = pluggy.PluginManager(ENTRY_POINT_GROUP)
         self._pluggy.add_hookspecs(hookspecs)
+        self._pluggy.add_hookcall_monitoring(before=_nothing, after=_name_the_plugin)
         self._plugins: dict[str, PluginInfo] = {}
         self._offers: list[Offer] = []
 
@@ -57,7 +56,10 @@ class PluginManager:
 
     @property
     def hook(self) -> pluggy.HookRelay:
-        """pluggy's relay, to call any hook directly."""
+        """pluggy's relay: ``manager.hook.agentr1_update(metrics=..., step=...)`` tells every observer.
+
+        An observer that raises stops the call with a ``PluginError`` naming its plugin.
+        """
         return self._pluggy.hook
 
     def load(self, found: Iterable[FoundPlugin]) -> None:
@@ -165,37 +167,8 @@ class PluginManager:
             others = [plugin for name, plugin in self._pluggy.list_name_plugin() if name != key]
             try:
                 self._pluggy.subset_hook_caller("agentr1_cli", others)(app=app)
-            except Exception as error:  # foreign code; its reason is kept and shown by `agentr1 plugins`
-                self._drop(key, f"its agentr1_cli hook failed: {reason(error)}")
-
-    def notify_step(self, step: Step, trajectory_id: str) -> None:
-        """Tell observers about a recorded step; an observer that raises is a ``PluginError`` naming it."""
-        self._notify(self.hook.agentr1_step, step=step, trajectory_id=trajectory_id)
-
-    def notify_trajectory(self, trajectory: Trajectory) -> None:
-        """Tell observers that an episode ended."""
-        self._notify(self.hook.agentr1_trajectory, trajectory=trajectory)
-
-    def notify_group(self, group: Group) -> None:
-        """Tell observers that all episodes of a task are in."""
-        self._notify(self.hook.agentr1_group, group=group)
-
-    def notify_update(self, metrics: Mapping[str, float], step: int) -> None:
-        """Tell observers that the policy was updated for the ``step``-th time."""
-        self._notify(self.hook.agentr1_update, metrics=metrics, step=step)
-
-    def _notify(self, hook: pluggy.HookCaller, **arguments: Any) -> None:
-        try:
-            hook(**arguments)
-        except Exception as error:
-            codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
-            culprit = next(
-                (impl.plugin_name for impl in hook.get_hookimpls() if _code(impl.function) in codes), "unknown"
-            )
-            raise PluginError(
-                f"The observer {hook.name} of plugin '{culprit}' failed: {reason(error)}",
-                "Mend the observer, or run without that plugin.",
-            ) from error
+            except AgentR1Error as error:
+                self._drop(key, error.problem)
 
     def _add(self, key: str, plugin: object, info: PluginInfo) -> PluginInfo:
         """Register with pluggy and collect the offers, or leave no trace and raise ``PluginError``."""
@@ -284,5 +257,22 @@ def _import_local(kind: str, name: str) -> Any:
         ) from error
 
 
-def _code(function: Any) -> Any:
-    return getattr(function, "__code__", None)
+def _nothing(hook_name: str, impls: Sequence[pluggy.HookImpl], arguments: Mapping[str, Any]) -> None:
+    """pluggy asks for a callback before the call too."""
+
+
+def _name_the_plugin(
+    outcome: pluggy.Result[Any], hook_name: str, impls: Sequence[pluggy.HookImpl], arguments: Mapping[str, Any]
+) -> None:
+    """Turn what an observer raised into a ``PluginError`` that says whose observer it was."""
+    error = outcome.exception
+    if not isinstance(error, Exception) or isinstance(error, AgentR1Error):
+        return
+    codes = {frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)}
+    culprits = [impl.plugin_name for impl in impls if getattr(impl.function, "__code__", None) in codes]
+    if culprits:
+        named = PluginError(
+            f"{hook_name} of plugin '{culprits[0]}' failed: {reason(error)}", "Mend it, or run without that plugin."
+        )
+        named.__cause__ = error
+        outcome.force_exception(named)

@@ -228,10 +228,10 @@ def test_observers_hear_what_happens_in_a_run() -> None:
     manager = PluginManager()
     manager.register(Observer())
     step, trajectory, group = SimpleNamespace(), SimpleNamespace(), SimpleNamespace()
-    manager.notify_step(step, "t0")  # type: ignore[arg-type]
-    manager.notify_trajectory(trajectory)  # type: ignore[arg-type]
-    manager.notify_group(group)  # type: ignore[arg-type]
-    manager.notify_update({"loss": 0.5}, 1)
+    manager.hook.agentr1_step(step=step, trajectory_id="t0")
+    manager.hook.agentr1_trajectory(trajectory=trajectory)
+    manager.hook.agentr1_group(group=group)
+    manager.hook.agentr1_update(metrics={"loss": 0.5}, step=1)
 
     assert heard == [
         ("step", (step, "t0")),
@@ -257,7 +257,20 @@ def test_an_observer_that_raises_is_named() -> None:
     manager.register(Fine(), name="fine-observer")
 
     with pytest.raises(PluginError, match="plugin 'faulty-observer' failed: KeyError: 'no such figure'"):
-        manager.notify_update({}, 1)
+        manager.hook.agentr1_update(metrics={}, step=1)
+
+
+def test_an_interrupt_passes_an_observer_unchanged() -> None:
+    class Interrupted:
+        @hookimpl
+        def agentr1_update(self) -> None:
+            raise KeyboardInterrupt
+
+    manager = PluginManager()
+    manager.register(Interrupted())
+
+    with pytest.raises(KeyboardInterrupt):
+        manager.hook.agentr1_update(metrics={}, step=1)
 
 
 def test_plugins_add_commands_and_a_faulty_one_is_set_aside() -> None:
@@ -283,7 +296,7 @@ def test_plugins_add_commands_and_a_faulty_one_is_set_aside() -> None:
 
     assert app == ["my-command"]
     fails, adds = manager.plugins()
-    assert (fails.broken or "").startswith("its agentr1_cli hook failed: RuntimeError: no terminal")
+    assert (fails.broken or "").startswith("agentr1_cli of plugin 'fails' failed: RuntimeError: no terminal")
     assert adds.broken is None
     assert manager.names("tool") == ()
 
