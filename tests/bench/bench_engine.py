@@ -80,7 +80,7 @@ async def engine_generate(engine: TransformersEngine, prompts: list[np.ndarray],
 
 async def compare(model: Any, args: argparse.Namespace, low: int, high: int) -> dict[str, Any]:
     """Engine and ``model.generate`` in turn, ``args.repeats`` times; ratio of tokens per second."""
-    engine = TransformersEngine.sharing(model)
+    engine = TransformersEngine.sharing(model, settings=TransformersEngine.Settings(threads=args.threads))
     await engine.start()
     ratios, engine_rates, plain_rates = [], [], []
     n = args.sequences * args.tokens
@@ -104,7 +104,7 @@ async def compare(model: Any, args: argparse.Namespace, low: int, high: int) -> 
 
 async def scaling(model: Any, args: argparse.Namespace) -> dict[str, float]:
     """Microseconds per sampled token for 1 to 64 episodes at once."""
-    engine = TransformersEngine.sharing(model)
+    engine = TransformersEngine.sharing(model, settings=TransformersEngine.Settings(threads=args.threads))
     await engine.start()
     cost = {}
     for n in (1, 2, 4, 8, 16, 32, 64):
@@ -119,7 +119,7 @@ async def scaling(model: Any, args: argparse.Namespace) -> dict[str, float]:
 
 async def episodes(model: Any, args: argparse.Namespace, *, prefix_cache: bool) -> tuple[float, float]:
     """Seconds and share of cached prompt tokens of 32 episodes of eight turns whose contexts are continued."""
-    settings = TransformersEngine.Settings(prefix_cache=prefix_cache)
+    settings = TransformersEngine.Settings(prefix_cache=prefix_cache, threads=args.threads)
     engine = TransformersEngine.sharing(model, settings=settings)
     await engine.start()
     cached = total = 0
@@ -160,6 +160,7 @@ async def multi_turn(model: Any, args: argparse.Namespace) -> dict[str, Any]:
 
 async def run(args: argparse.Namespace) -> dict[str, Any]:
     """All measurements of one model size."""
+    torch.set_num_threads(args.threads)
     model = build_model(args.size, args.vocab)
     parts: dict[str, Callable[[], Awaitable[Any]]] = {
         "same_length": lambda: compare(model, args, 64, 64),
@@ -172,7 +173,7 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
         "parameters": model.num_parameters(),
         "sequences": args.sequences,
         "tokens": args.tokens,
-        "threads": torch.get_num_threads(),
+        "threads": args.threads,
         "torch": torch.__version__,
     }
     for name, measure in parts.items():
@@ -188,6 +189,7 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--vocab", type=int, default=512)
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads of either side")
     parser.add_argument("--repeats", type=int, default=5)
     print(json.dumps(asyncio.run(run(parser.parse_args()))))
 
