@@ -52,6 +52,12 @@ class RunFolder:
         """The report for people."""
         return self.path / "report.html"
 
+    @property
+    def is_only_begun(self) -> bool:
+        """Whether it holds nothing but what every run writes before it starts."""
+        kept = [entry for entry in self.path.rglob("*") if entry.is_file() and entry != self.config]
+        return all(self.path / "base_model" in entry.parents for entry in kept)
+
     @classmethod
     def create(
         cls, config: RunConfig, *, path: Path | None = None, resume: bool = False, overwrite: bool = False

@@ -54,11 +54,11 @@ def train(
         job = build_job(config, plugins, folder.path, resume=resume)
         backend = _backend(config, plugins)
         backend.check(job)
+        _run(config, plugins, folder, job, backend, console)
     except AgentR1Error:
-        if not resume and not overwrite:
+        if not resume and not overwrite and folder.is_only_begun:
             shutil.rmtree(folder.path)  # nothing ran: leave no half-made folder behind
         raise
-    _run(config, plugins, folder, job, backend, console)
 
 
 def _run(
@@ -175,7 +175,7 @@ def _outcome(result: TrainingResult, seconds: float, folder: RunFolder, report: 
             )
         )
     ledger = result.ledger
-    lines.append(Text(f"{result.updates} updates in {seconds:.0f} seconds"))
+    lines.append(Text(f"{result.updates} update{'s' * (result.updates != 1)} in {seconds:.0f} seconds"))
     lines.append(
         Text(
             f"Tokens: {ledger.get('sampled', 0):,} sampled = {ledger.get('trained', 0):,} trained "

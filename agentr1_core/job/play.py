@@ -6,6 +6,7 @@ environment and its context policy serve one.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,12 @@ from agentr1_core.context import ContextEnv, Rewrite
 from agentr1_core.env import AgentEnv
 from agentr1_core.env_loop import AgentEnvLoop
 from agentr1_core.errors import ConfigError, DataError, PluginError
-from agentr1_core.flow import AgentFlowBase, FlowContext
+from agentr1_core.flow import AgentFlowBase, FlowContext, SingleStepFlow
 from agentr1_core.job.offers import accepts, build, check_arguments, find
 from agentr1_core.reward import RewardFunction, RewardSum, score_function
 from agentr1_core.task import Task
 from agentr1_core.tool import BaseTool, ToolBox
+from agentr1_core.tool_env import ToolEnv
 
 if TYPE_CHECKING:
     from agentr1_core.plugins import PluginManager
@@ -135,32 +137,42 @@ def build_reward(items: Sequence[Reward], plugins: PluginManager) -> RewardSum |
 
 def build_flow(config: RunConfig, plugins: PluginManager, tools: ToolBox | None, tasks: Sequence[Task]) -> FlowFactory:
     """The flow of the run: its own, or the loop around its environment, and those that rows name."""
+    rows: dict[str | None, list[Task]] = {None: []}
+    for task in tasks:
+        rows.setdefault(_player(task, config, plugins), []).append(task)
     if config.flow is not None:
-        default = _flow(config.flow, plugins, tools, "flow")
+        default = _flow(config.flow, plugins, tools, rows.pop(None), "flow")
     else:
-        default = _loop(config.env or Env(), config, plugins, tools, tasks, "env")
-    chosen = config.flow is not None or config.env is not None
+        default = _loop(config.env or Env(), config, plugins, tools, rows.pop(None), "env")
     by_name: dict[str, Callable[[], AgentFlowBase]] = {}
-    for name in dict.fromkeys(task.agent_name for task in tasks):
-        named = config.flow or config.env
-        if name is None or name == GENERIC_LOOP or (named is not None and name == named.name):
-            continue
+    for name, mine in rows.items():
         if name in plugins.names("flow"):
-            by_name[name] = _flow(Named(name=name), plugins, tools, f"agent_name {name}")
-        elif name in plugins.names("env"):
-            mine = [task for task in tasks if task.agent_name == name]
+            by_name[name] = _flow(Named(name=name), plugins, tools, mine, f"agent_name {name}")
+        elif name is not None:
             by_name[name] = _loop(Named(name=name), config, plugins, tools, mine, f"agent_name {name}")
-        elif not chosen:
-            where = next(task.where for task in tasks if task.agent_name == name)
-            raise DataError(
-                f"{where}: no environment or flow is named '{name}', as its agent_name says.",
-                "Set `env` or `flow` in the run file; it then plays the rows whose name is not on offer.",
-            )
     return FlowFactory(default, by_name)
 
 
-def _flow(named: Named, plugins: PluginManager, tools: ToolBox | None, key: str) -> Callable[[], AgentFlowBase]:
+def _player(task: Task, config: RunConfig, plugins: PluginManager) -> str | None:
+    """The flow or environment on offer that a row's ``agent_name`` picks; ``None`` for the run's own."""
+    name, own = task.agent_name, config.flow or config.env
+    if name is None or name == GENERIC_LOOP or (own is not None and name == own.name):
+        return None
+    if name in plugins.names("flow") or name in plugins.names("env"):
+        return name
+    if own is not None:
+        return None
+    raise DataError(
+        f"{task.where}: no environment or flow is named '{name}', as its agent_name says.",
+        "Set `env` or `flow` in the run file; it then plays the rows whose name is not on offer.",
+    )
+
+
+def _flow(
+    named: Named, plugins: PluginManager, tools: ToolBox | None, tasks: Sequence[Task], key: str
+) -> Callable[[], AgentFlowBase]:
     offer = find(plugins, "flow", named.name, key)
+    _check_prompts(offer, tasks, named.name)
     settings = dict(named.settings)
     if tools is not None and accepts(offer, "tools"):
         settings["tools"] = tools
@@ -181,6 +193,7 @@ def _loop(
     named: Named, config: RunConfig, plugins: PluginManager, tools: ToolBox | None, tasks: Sequence[Task], key: str
 ) -> Callable[[], AgentFlowBase]:
     offer = find(plugins, "env", named.name, key)
+    _check_prompts(offer, tasks, named.name)
     takes_tools = accepts(offer, "tools")
     if tools is not None and not takes_tools and key == "env":
         raise _takes_no_tools(named.name, "env")
@@ -195,6 +208,19 @@ def _loop(
         build(context, settings, "context")  # says now what would otherwise fail in every episode
     make_env = MakeEnv(offer, named.settings, tools, context, settings)
     return lambda: AgentEnvLoop(make_env)
+
+
+def _check_prompts(offer: Any, tasks: Sequence[Task], name: str) -> None:
+    """The built-in environment and flow show the task's prompt: say now which row has none."""
+    if not (isinstance(offer, type) and issubclass(offer, (ToolEnv, SingleStepFlow))):
+        return
+    for task in tasks:
+        if not task.prompt:
+            near = difflib.get_close_matches("prompt", list(task), n=1)
+            raise DataError(
+                f"{task.where}: column 'prompt' is missing or empty; the row has: {', '.join(task) or 'no columns'}.",
+                (f"Did you mean '{near[0]}'? " if near else "") + f"'{name}' shows it first; give each row one.",
+            )
 
 
 def _given_by_all(tasks: Sequence[Task]) -> frozenset[str]:

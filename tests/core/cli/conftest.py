@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,6 +210,7 @@ def agentr1(
 ) -> Callable[..., Said]:
     """``agentr1("train", "capitals")`` runs the command in an empty folder."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])  # the command adds this folder
 
     def command(*arguments: str) -> Said:
         capsys.readouterr()

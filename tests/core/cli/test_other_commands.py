@@ -42,6 +42,35 @@ def test_rollout_refuses_a_model_without_a_tokenizer(agentr1: Any, run_file: Pat
     assert "the tokenizer of" in said.err
 
 
+def test_a_model_without_a_chat_template_is_refused(agentr1: Any, run_file: Path, tokenizer: Any) -> None:
+    folder = run_file.parent / "base"
+    tokenizer.save_pretrained(folder)
+    (folder / "chat_template.jinja").unlink()
+
+    said = agentr1("rollout", run_file, "--model", folder)
+
+    assert said.code == 1
+    assert "has no chat template" in said.err
+    assert "instruct or chat model" in said.err
+
+
+def test_a_reward_that_is_no_number_names_itself(agentr1: Any, run_file: Path, monkeypatch: Any) -> None:
+    (run_file.parent / "my_rewards.py").write_text("def broken(trajectory):\n    return float('nan')\n")
+
+    said = agentr1("rollout", run_file, "-n", "2", "--reward", "my_rewards:broken")
+
+    assert said.code == 1
+    assert "Every episode failed. 2 times: Reward 'broken' returned nan." in said.err
+
+
+def test_a_prompt_longer_than_the_context_says_both_lengths(agentr1: Any, run_file: Path) -> None:
+    said = agentr1("rollout", run_file, "-n", "2", "--rollout.max_context", "12")
+
+    assert said.code == 1
+    assert "(context_overflow)" in said.err
+    assert "and the context 12" in said.err
+
+
 def test_plugins_lists_offers_and_what_is_broken(agentr1: Any, plugins: PluginManager) -> None:
     from agentr1_core.plugins.discovery import FoundPlugin
 

@@ -109,6 +109,24 @@ def test_group_size_one_is_allowed_with_a_caution(agentr1: Any) -> None:
     assert "every advantage is 0 and nothing is learned" in said.out
 
 
+def test_only_the_first_of_several_processes_writes(
+    agentr1: Any, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    run = ("train", "capitals", "--algorithm.updates", "1", "--model", model_folder, "--warm_start.when", "never")
+    assert "needs one folder for all of them" in agentr1(*run).err
+
+    monkeypatch.setenv("RANK", "1")
+    assert agentr1(*run, "--run-dir", tmp_path / "shared").code == 0
+    assert not (tmp_path / "shared/metrics.jsonl").exists()
+    refused = agentr1(*run, "--run-dir", tmp_path / "shared", "--model", "recipe")
+    assert "several processes would do at once" in refused.err
+
+    monkeypatch.setenv("RANK", "0")
+    assert agentr1(*run, "--run-dir", tmp_path / "shared", "--overwrite").code == 0
+    assert len(lines(tmp_path / "shared/metrics.jsonl")) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem", "mend"),
     [

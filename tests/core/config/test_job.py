@@ -129,7 +129,7 @@ def test_what_every_row_gives_need_not_stand_in_the_run_file(plugins: PluginMana
 
 
 def test_a_row_chooses_among_the_runs_tools(plugins: PluginManager) -> None:
-    rows = {"env_kwargs": {"tools": ["map"]}}, {"env_kwargs": {"tools": ["compass"]}}
+    rows = [{"prompt": "go", "env_kwargs": {"tools": [name]}} for name in ("map", "compass")]
     flow, (known, unknown) = make(plugins, {"tools": ["look", "map"]}, *rows)
 
     env = env_of(flow, known)
@@ -161,7 +161,11 @@ def test_a_rewriting_function_is_named_in_the_run_file(plugins: PluginManager) -
 
 
 def test_agent_name_picks_the_flow_of_a_row(plugins: PluginManager) -> None:
-    rows = [{"agent_name": "single_step"}, {"agent_name": "maze", "env_kwargs": {"size": 2}}, {}]
+    rows: list[dict[str, Any]] = [
+        {"agent_name": "single_step", "prompt": "go"},
+        {"agent_name": "maze", "env_kwargs": {"size": 2}},
+        {"prompt": "go"},
+    ]
     flow, _ = make(plugins, {}, *rows)
 
     assert isinstance(flow, FlowByRow)
@@ -180,8 +184,17 @@ def test_an_unknown_agent_name_is_an_error_unless_the_run_file_decides(plugins: 
     with pytest.raises(DataError, match="row 0: no environment or flow is named 'their_agent'"):
         make(plugins, {}, {"agent_name": "their_agent"})
 
-    flow, _ = make(plugins, {"flow": "single_step"}, {"agent_name": "their_agent"})
+    flow, _ = make(plugins, {"flow": "single_step"}, {"agent_name": "their_agent", "prompt": "go"})
     assert isinstance(flow, SingleStepFlow)
+
+
+@pytest.mark.parametrize("tree", [{}, {"env": "tools"}, {"flow": "single_step"}])
+def test_a_row_without_a_prompt_is_told_before_anything_plays(plugins: PluginManager, tree: dict[str, Any]) -> None:
+    with pytest.raises(
+        DataError, match="row 1: column 'prompt' is missing or empty; the row has: promt, answer"
+    ) as why:
+        make(plugins, tree, {"prompt": "go"}, {"promt": "go", "answer": "4"})
+    assert "Did you mean 'promt'?" in str(why.value.mend)
 
 
 def test_settings_of_a_function_tool_and_two_tools_of_one_name_are_refused(plugins: PluginManager) -> None:
