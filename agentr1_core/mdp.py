@@ -143,7 +143,7 @@ class VersionSpan:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Action:
     """What the model sampled in one turn, token for token, and what it parses to."""
 
@@ -173,6 +173,9 @@ class Action:
 
     def __len__(self) -> int:
         return len(self.token_ids)
+
+    def __repr__(self) -> str:
+        return f"<Action of {len(self)} tokens: {self.text!r}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +208,7 @@ class Step:
         return self.observation.prompt_ids
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Trajectory:
     """One episode of one task."""
 
@@ -238,8 +241,11 @@ class Trajectory:
         """Tokens the model sampled in all steps together."""
         return sum(len(step.action) for step in self.steps)
 
+    def __repr__(self) -> str:
+        return f"<Trajectory {self.id}: {len(self.steps)} steps, return {self.ret:g}, {self.stop_reason.value}>"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Group:
     """Trajectories of one task that are compared with each other."""
 
@@ -248,3 +254,6 @@ class Group:
     trajectories: tuple[Trajectory, ...]
     #: Episodes that failed and were left out, each with its ``stop_reason`` and ``error``.
     failed: tuple[Trajectory, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Group {self.id}: {len(self.trajectories)} trajectories, {len(self.failed)} failed>"

@@ -42,7 +42,7 @@ class Play:
     member: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Collection:
     """What one ``collect`` call brought in."""
 
@@ -60,6 +60,10 @@ class Collection:
     def failed(self) -> tuple[Trajectory, ...]:
         """Every episode that was left out, with its cause."""
         return tuple(trajectory for group in self.groups for trajectory in group.failed)
+
+    def __repr__(self) -> str:
+        # Short on purpose: asyncio writes out the result of a task when it restores signal handlers.
+        return f"<Collection of {len(self.groups)} groups in {self.seconds:.1f} s>"
 
 
 class Rollouts:
