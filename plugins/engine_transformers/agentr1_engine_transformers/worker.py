@@ -81,8 +81,9 @@ class Worker:
         torch.set_flush_denormal(True)
         try:
             scheduler = self.scheduler = self._build()
-        except EngineError as error:
-            self._refuse(error)
+        except Exception as error:
+            # Whoever awaits the start must hear of it, whatever it is.
+            self._refuse(_as_engine_error(error))
             return
         # A model that a trainer shares may keep a tensor of ours (a cached rotary table, say), so no inference mode.
         mode = torch.no_grad() if self._shared else torch.inference_mode()

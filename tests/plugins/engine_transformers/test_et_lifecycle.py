@@ -156,6 +156,22 @@ def test_et_weights_that_diverged_are_an_error(model, serve, temperature):
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("error", [RuntimeError("broken kernel"), OSError("lost disk")])
+def test_et_a_model_that_cannot_run_fails_the_start(model, error):
+    def breaks(module, args, kwargs):
+        raise error
+
+    model.register_forward_pre_hook(breaks, with_kwargs=True)
+
+    async def run():
+        engine = TransformersEngine.sharing(model)
+        with pytest.raises(EngineError, match=str(error)):
+            await asyncio.wait_for(engine.start(), 10)
+        await engine.close()
+
+    asyncio.run(run())
+
+
 def test_et_many_calls_at_once(model, serve, prompts, reference):
     contexts = prompts(256, high=60)
 
