@@ -150,12 +150,26 @@ def main(arguments: Sequence[str] | None = None, plugins: PluginManager | None =
             raise
         _say_error(error)
         return 1
+    except ExceptionGroup as group:  # from tasks that ran side by side, such as the episodes of a batch
+        ours = _first_error(group)
+        if debug or ours is None:
+            raise
+        _say_error(ours)
+        return 1
     except (KeyboardInterrupt, _Interrupted):
         if debug:
             raise
         print("\nInterrupted.", file=sys.stderr)
         return 130
     return 0
+
+
+def _first_error(group: BaseExceptionGroup[BaseException]) -> AgentR1Error | None:
+    for error in group.exceptions:
+        found = _first_error(error) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(found, AgentR1Error):
+            return found
+    return None
 
 
 def _quieten_libraries() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agentr1_core.errors import AgentR1Error
+from agentr1_core.plugins import PluginManager, hookimpl
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -180,6 +181,21 @@ def test_a_row_that_names_an_unknown_environment_needs_the_run_files_word(agentr
     assert "questions.jsonl row 0: no environment or flow is named 'riddles'" in refused.err
 
     assert agentr1("train", run_file, "--env", "tools").code == 0
+
+
+def test_an_observer_that_fails_is_named(agentr1: Any, plugins: PluginManager) -> None:
+    class Nosy:
+        @hookimpl
+        def agentr1_trajectory(self, trajectory: Any) -> None:
+            raise KeyError("no such column")
+
+    plugins.register(Nosy(), "nosy")
+
+    said = agentr1("train", "capitals", "--algorithm.updates", "1")
+
+    assert said.code == 1
+    assert "nosy" in said.err
+    assert "no such column" in said.err
 
 
 def test_debug_shows_where_an_error_comes_from(agentr1: Any) -> None:
