@@ -20,7 +20,6 @@ _TYPES: Mapping[Any, str] = {
     float: "a number",
     str: "text",
     bool: "true or false",
-    type(None): "null",
 }
 
 
@@ -42,7 +41,7 @@ def explain(error: ValidationError, model: type[BaseModel], where: str, prefix: 
         elif item["type"] == "missing":
             problems[dotted] = (f"'{dotted}' is missing", f"Set `{dotted}`.")
         else:
-            problems.setdefault(dotted, _wrong_value(dotted, item, _annotation(model, path)))
+            problems.setdefault(dotted, (_wrong_value(dotted, item, _annotation(model, path)), None))
     lines = [problem for problem, _ in problems.values()]
     mends = list(dict.fromkeys(mend for _, mend in problems.values() if mend))
     if len(lines) == 1:
@@ -59,48 +58,31 @@ def nearest_keys(key: str, known: Sequence[str]) -> str:
     return f"Known keys here: {', '.join(known) or 'none'}."
 
 
-def _wrong_value(dotted: str, item: Any, annotation: Any) -> tuple[str, str | None]:
+def _wrong_value(dotted: str, item: Any, annotation: Any) -> str:
     value = item["input"]
-    shown = (
-        repr(value) if not isinstance(value, (dict, list)) else f"a {'section' if isinstance(value, dict) else 'list'}"
-    )
-    type_mismatch = item["type"].endswith(("_type", "_parsing", "literal_error")) or item["type"] == "int_from_float"
-    expected = _describe(annotation) if type_mismatch else None
-    if expected is None:
-        message = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-        return f"'{dotted}' is {shown}; it must be {message}", None
-    return f"'{dotted}' is {shown}; expected {expected}", None
+    shown = "a section" if isinstance(value, dict) else "a list" if isinstance(value, list) else repr(value)
+    of_wrong_type = item["type"] == "int_from_float" or item["type"].endswith(("_type", "_parsing", "literal_error"))
+    expected = _describe(annotation) if of_wrong_type else None
+    if expected is not None:
+        return f"'{dotted}' is {shown}; expected {expected}"
+    message = item["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    return f"'{dotted}' is {shown}; it must be {message}"
 
 
 def _describe(annotation: Any) -> str | None:
-    """An annotation in words."""
+    """An annotation in words; ``None`` where pydantic's own message says more."""
     if annotation in _TYPES:
         return _TYPES[annotation]
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
         return "one of " + ", ".join(str(arg) for arg in args)
     if origin in (Union, types.UnionType):
-        parts = [part for part in map(_describe, args) if part and part != "null"]
-        return " or ".join(parts) or None
-    if origin in (list, tuple, Sequence):
-        inner = _describe(args[0]) if args else None
-        return (
-            "a list"
-            if inner is None
-            else f"a list of {inner.removeprefix('a ')}s"
-            if inner.startswith("a ")
-            else "a list"
-        )
+        return " or ".join(filter(None, (_describe(arg) for arg in args if arg is not type(None)))) or None
+    if origin in (list, tuple):
+        return "a list"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        required = [name for name, field in annotation.model_fields.items() if field.is_required()]
-        return (
-            "a name, or a section with a name"
-            if required == ["name"] or "name" in annotation.model_fields
-            else "a section"
-        )
-    if origin is dict or annotation in (dict, Mapping) or origin is Mapping:
-        return "a section"
-    return None
+        return "a name, or a section with a name" if hasattr(annotation, "name_alone") else "a section"
+    return "a section" if annotation is dict or origin is dict else None
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -27,7 +27,8 @@ class Named(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _name_alone(cls, value: Any) -> Any:
+    def name_alone(cls, value: Any) -> Any:
+        """A bare name stands for the section with that name."""
         return {"name": value} if isinstance(value, str) else value
 
     @property
@@ -106,7 +107,8 @@ class Reward(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _name_alone(cls, value: Any) -> Any:
+    def name_alone(cls, value: Any) -> Any:
+        """A bare name stands for the section with that name."""
         return {"name": value} if isinstance(value, str) else value
 
 

@@ -97,7 +97,6 @@ def _moment(row: Mapping[str, Any]) -> str:
 
 def _step(steps: Sequence[Mapping[str, Any]], index: int, texts: TokenTexts) -> dict[str, Any]:
     step = steps[index]
-    logprobs = step.get("logprobs") or []
     # What is fed back is what the next step sees; a rewritten context is shown there, an appended answer here.
     rewritten = index + 1 < len(steps) and step["feedback"] == steps[index + 1]["seen"]
     n_before, messages = new_messages(steps, index)
@@ -110,7 +109,6 @@ def _step(steps: Sequence[Mapping[str, Any]], index: int, texts: TokenTexts) -> 
         "text": step["text"],
         "tokens": texts.tokens(step),
         "n_tokens": len(step.get("token_ids") or []),
-        "mean_logprob": sum(logprobs) / len(logprobs) if logprobs else None,
         "finish_reason": step.get("finish_reason", ""),
         "parse_failures": [str(each).replace("_", " ") for each in step.get("parse_failures", ())],
         "rewritten": rewritten,

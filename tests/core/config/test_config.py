@@ -148,6 +148,7 @@ def test_limits_of_an_episode_come_from_the_rollout_section() -> None:
         ({"data": {"shuffle": 1}}, "'data.shuffle' is 1; expected true or false."),
         ({"model": 7}, "'model' is 7; expected text."),
         ({"rollout": [1]}, "'rollout' is a list; expected a section."),
+        ({"run": "quickstart"}, "'run' is 'quickstart'; expected a section."),
         ({"env": [1]}, "'env' is a list; expected a name, or a section with a name."),
         ({"tools": [{"digits": 3}]}, "'tools.0.name' is missing.\n  -> Set `tools.0.name`."),
         ({"reward": [{"name": "a", "wieght": 2}]}, "unknown key 'reward.0.wieght'.\n  -> Did you mean `reward.0.weig"),
