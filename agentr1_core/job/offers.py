@@ -5,6 +5,7 @@ The job builder calls these functions; every error carries the key of the run fi
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from agentr1_core.config.explain import explain, nearest_keys
 from agentr1_core.errors import AgentR1Error, ConfigError, PluginError
+from agentr1_core.plugins.discovery import extra_named, extras
 
 if TYPE_CHECKING:
     from agentr1_core.plugins import PluginManager
@@ -27,7 +29,18 @@ def find(plugins: PluginManager, kind: str, name: str, key: str) -> Any:
     try:
         return plugins.get(kind, name)
     except PluginError as error:
-        raise PluginError(f"`{key}`: {error.problem}", error.mend) from error
+        known = error.mend is not None and error.mend.startswith("Did you mean")
+        raise PluginError(
+            f"`{key}`: {error.problem}", error.mend if known else _installable(name) or error.mend
+        ) from error
+
+
+def _installable(name: str) -> str | None:
+    """The mend for a misspelt name of something that an extra of agentr1 would bring."""
+    near = difflib.get_close_matches(name, extras(), n=1, cutoff=0.75)
+    if not near or near[0] == name:
+        return None
+    return f"Did you mean '{near[0]}'? Install it: {extra_named(near[0])}"
 
 
 def check_settings(offer: Any, settings: Mapping[str, Any], key: str) -> None:
