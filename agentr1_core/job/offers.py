@@ -29,10 +29,9 @@ def find(plugins: PluginManager, kind: str, name: str, key: str) -> Any:
     try:
         return plugins.get(kind, name)
     except PluginError as error:
-        known = error.mend is not None and error.mend.startswith("Did you mean")
-        raise PluginError(
-            f"`{key}`: {error.problem}", error.mend if known else _installable(name) or error.mend
-        ) from error
+        near_is_known = error.mend is not None and error.mend.startswith("Did you mean")
+        mend = error.mend if near_is_known else _installable(name) or error.mend
+        raise PluginError(f"`{key}`: {error.problem}", mend) from error
 
 
 def _installable(name: str) -> str | None:
