@@ -52,7 +52,6 @@ class TRLBackend(TrainingBackend):
         folder = job.run_dir / "trainer"
         state = PartialState(cpu=not torch.cuda.is_available())
         args = grpo_config(job, folder, state.num_processes)
-        args.logging_dir = str(job.run_dir / "tensorboard")
         resume_from = _checkpoint_to_resume(folder) if job.resume else None
         if not torch.cuda.is_available():
             # Saturated softmaxes give denormal gradients, which CPUs handle several times slower.
@@ -76,6 +75,7 @@ class TRLBackend(TrainingBackend):
             args=args,
             train_dataset=_positions(len(job.train_tasks), job.prompts_per_update),
             processing_class=tokenizer,
+            callbacks=_tensorboard(job.run_dir / "tensorboard", state) if "report_to" not in job.settings else None,
             peft_config=_lora(job.settings.get("lora")),
             tasks=job.train_tasks,
             flow=job.flow(),
@@ -108,6 +108,16 @@ class _JobTrainer(StepGRPOTrainer):
 
     def task_of(self, row: Mapping[str, Any], where: str) -> Task:
         return self._tasks[row["task"]]
+
+
+def _tensorboard(folder: Path, state: PartialState) -> list[TrainerCallback]:
+    """TensorBoard out of the box, on the first process."""
+    if not state.is_main_process:
+        return []
+    from torch.utils.tensorboard import SummaryWriter
+    from transformers.integrations import TensorBoardCallback
+
+    return [TensorBoardCallback(SummaryWriter(str(folder)))]
 
 
 class _Evaluate(TrainerCallback):  # type: ignore[misc]  # transformers types it as Any here

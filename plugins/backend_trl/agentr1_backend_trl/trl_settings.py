@@ -10,7 +10,8 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import torch
 from trl import GRPOConfig, SFTConfig
@@ -22,6 +23,7 @@ Config = TypeVar("Config", GRPOConfig, SFTConfig)
 
 #: Settings of the backend itself, beside the fields of ``GRPOConfig``.
 OWN_SETTINGS = ("rows_per_forward", "importance_cap", "engine_weights", "lora", "dtype")
+_PLAIN = {bool, int, float, str, NoneType}
 #: What the run file says elsewhere.
 _ELSEWHERE = {
     "num_generations": "algorithm.group_size",
@@ -94,7 +96,7 @@ def grpo_config(job: TrainingJob, folder: Path, n_processes: int) -> GRPOConfig:
     defaults = {
         **_device_defaults(),
         "logging_steps": 1,
-        "report_to": "tensorboard",
+        "report_to": "none",  # the backend adds TensorBoard in the run folder
         "disable_tqdm": True,
         "log_level": "error",
         "gradient_checkpointing": torch.cuda.is_available(),
@@ -141,7 +143,22 @@ def _build(kind: type[Config], values: Mapping[str, Any], key: str) -> Config:
             near = difflib.get_close_matches(name, [*known, *extra], n=1)
             mend = f"Did you mean `{near[0]}`?" if near else f"See the fields of trl.{kind.__name__}."
             raise ConfigError(f"`{key}.{name}`: {kind.__name__} has no field '{name}'.", mend)
+    _check_types(kind, values, key)
     try:
         return kind(**values)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"`{key}`: {kind.__name__} refuses its settings: {error}", f"Mend `{key}`.") from error
+
+
+def _check_types(kind: type[Any], values: Mapping[str, Any], key: str) -> None:
+    """Refuse a value of a wrong type where the field takes plain types only; YAML reads ``1e-3`` as a string."""
+    hints = get_type_hints(kind)
+    for name, value in values.items():
+        allowed = get_args(hints[name]) or (hints[name],)
+        if not set(allowed) <= _PLAIN:
+            continue
+        taken = {bool: {bool}, int: {int, float}, float: {float}, str: {str}, NoneType: {NoneType}}.get(type(value))
+        if taken is None or not taken & set(allowed):
+            wanted = " or ".join("nothing" if one is NoneType else one.__name__ for one in allowed)
+            hint = " Write numbers with a dot, such as 1.0e-3." if isinstance(value, str) and float in allowed else ""
+            raise ConfigError(f"`{key}.{name}` is {value!r}; {kind.__name__} wants {wanted}.", f"Mend its value.{hint}")

@@ -134,11 +134,11 @@ def test_an_adapter_is_merged_into_the_checkpoint(tmp_path, tiny):
 
 
 def test_evaluation_between_updates_is_reported(tmp_path, tiny):
-    class Log:
-        seen = []
+    seen = []
 
+    class Log:
         def agentr1_update(self, *, metrics, step):
-            self.seen.append("eval/success" in metrics)
+            seen.append("eval/success" in metrics)
 
         def agentr1_group(self, **_):
             pass
@@ -146,7 +146,7 @@ def test_evaluation_between_updates_is_reported(tmp_path, tiny):
         agentr1_step = agentr1_trajectory = agentr1_group
 
     TRLBackend().train(job_in(tmp_path, tiny, eval_every=1, updates=3, hooks=Log()))
-    assert Log.seen == [True, True, False]  # the last one is the evaluation at the end
+    assert seen == [True, True, False]  # the last one is the evaluation at the end
     assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
     assert json.loads((tmp_path / "run" / "trainer" / "success_before.json").read_text()) is not None
 
