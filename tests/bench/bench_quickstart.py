@@ -1,0 +1,84 @@
+"""Does the quick start learn? Three seeds, and for each a negative control from the same warm-started model.
+
+The control gives every trajectory the advantage of a random other one, so nothing but chance can move it. Prints one
+JSON object as its last line and draws the curves of all runs into ``docs/assets/quickstart.svg`` with ``--draw``.
+
+    make bench-quickstart
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+AGENTR1 = Path(sys.executable).with_name("agentr1")
+ROOT = Path(__file__).parents[2]
+
+
+def train(folder: Path, *overrides: str) -> dict:
+    """One run in a process of its own; its summary and the success of every update."""
+    command = [str(AGENTR1), "train", "quickstart", "--run-dir", str(folder), "--overwrite", *overrides]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    summary = json.loads((folder / "summary.json").read_text())
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return {**summary, "curve": [json.loads(line)["success"] for line in lines]}
+
+
+def draw(runs: list[dict], controls: list[dict], target: Path) -> None:
+    """Success in training by update: learning runs in blue, controls in grey."""
+    import pygal
+    from pygal.style import CleanStyle
+
+    style = CleanStyle(background="white", plot_background="white", colors=("#1a5fb4",) * 3 + ("#9a9996",) * 3)
+    chart = pygal.Line(
+        style=style, width=720, height=360, show_dots=False, range=(0, 1), show_legend=False,
+        title="quickstart: share of tasks solved, by update (grey: advantages shuffled)", js=[],
+    )  # fmt: skip
+    longest = max(len(run["curve"]) for run in runs)
+    chart.x_labels = [str(update) for update in range(1, longest + 1)]
+    chart.x_labels_major = [str(update) for update in range(5, longest + 1, 5)]
+    chart.show_minor_x_labels = False
+    for name, group in (("seed", runs), ("control", controls)):
+        for seed, run in enumerate(group):
+            chart.add(f"{name} {seed}", run["curve"], stroke_style={"width": 2})
+    target.parent.mkdir(parents=True, exist_ok=True)
+    chart.render_to_file(str(target), is_unicode=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--draw", action="store_true", help="write docs/assets/quickstart.svg")
+    options = parser.parse_args()
+    runs, controls = [], []
+    for seed in options.seeds:
+        folder = ROOT / "runs" / f"bench-quickstart-{seed}"
+        runs.append(train(folder, "--run.seed", str(seed)))
+        print(f"seed {seed}: {runs[-1]['success_before']:.3f} -> {runs[-1]['success_after']:.3f}", flush=True)
+        controls.append(
+            train(
+                folder.with_name(f"{folder.name}-control"),
+                "--run.seed",
+                str(seed),
+                "--model",
+                str(folder / "warm_start"),
+                "--algorithm.shuffle_advantages",
+                "true",
+            )  # fmt: skip
+        )
+        print(f"  control: {controls[-1]['success_before']:.3f} -> {controls[-1]['success_after']:.3f}", flush=True)
+    if options.draw:
+        draw(runs, controls, ROOT / "docs" / "assets" / "quickstart.svg")
+    kept = ("success_before", "success_after", "seconds", "updates", "ledger")
+    figures = {
+        name: {str(seed): {key: run[key] for key in kept} for seed, run in zip(options.seeds, group, strict=True)}
+        for name, group in (("seeds", runs), ("controls", controls))
+    }
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
