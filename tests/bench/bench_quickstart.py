@@ -67,7 +67,7 @@ def main() -> None:
                 str(folder / "warm_start"),
                 "--algorithm.shuffle_advantages",
                 "true",
-            )  # fmt: skip
+            )
         )
         print(f"  control: {controls[-1]['success_before']:.3f} -> {controls[-1]['success_after']:.3f}", flush=True)
     if options.draw:
