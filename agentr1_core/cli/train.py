@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,8 @@ def _run(
         if not done:
             _report_what_there_is(config, folder, console)
     seconds = time.monotonic() - start
+    if job.resume:
+        result = replace(result, ledger=_whole_ledger(folder, result.ledger))
     folder.write_summary(_summary(config, result, seconds))
     report = None
     if config.report.enabled:
@@ -136,9 +139,20 @@ def _announce(config: RunConfig, job: TrainingJob, folder: RunFolder) -> str:
 
 
 def _preparing(job: TrainingJob) -> str:
+    if job.resume:
+        return "Loading the checkpoint"
     steps = ["warm start"] if job.warm_start is not None else []
     steps += ["first evaluation"] if job.eval_tasks else []
     return " and ".join(steps).capitalize() or "Loading the model"
+
+
+def _whole_ledger(folder: RunFolder, of_this_session: Mapping[str, int]) -> Mapping[str, int]:
+    """The tokens of all updates of a resumed run, where its backend reports the ledger with each."""
+    updates = folder.read_metrics()
+    if not updates or any("ledger/sampled" not in row for row in updates):
+        return of_this_session
+    names = ("sampled", "trained", "masked", "dropped")
+    return {name: int(sum(row.get(f"ledger/{name}", 0) for row in updates)) for name in names}
 
 
 def _summary(config: RunConfig, result: TrainingResult, seconds: float) -> dict[str, Any]:

@@ -88,7 +88,8 @@ class PlayBackend(TrainingBackend):
                 n_tokens = sum(trajectory.n_sampled for trajectory in played.trajectories)
                 ledger["sampled"] += n_tokens
                 ledger["trained"] += n_tokens
-                figures = {**describe_trajectories(played.trajectories), "loss": 0.0, "ledger/trained": n_tokens}
+                figures = {**describe_trajectories(played.trajectories), "loss": 0.0}
+                figures |= {"ledger/sampled": n_tokens, "ledger/trained": n_tokens}
                 job.hooks.agentr1_update(metrics=figures, step=update)
         finally:
             loop.run(rollouts.close())

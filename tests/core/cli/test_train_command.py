@@ -82,6 +82,17 @@ def test_resume_goes_on_in_the_newest_folder(agentr1: Any, tmp_path: Path) -> No
     assert len(lines(tmp_path / "runs/capitals/metrics.jsonl")) == 3
 
 
+def test_the_ledger_of_a_resumed_run_counts_the_updates_before_it(agentr1: Any, tmp_path: Path) -> None:
+    def sampled() -> int:
+        return int(json.loads((tmp_path / "runs/capitals/summary.json").read_text())["ledger"]["sampled"])
+
+    agentr1("train", "capitals", "--algorithm.updates", "3")
+    whole = sampled()
+    agentr1("train", "capitals", "--algorithm.updates", "1", "--resume")
+
+    assert sampled() == whole
+
+
 def test_a_run_folder_can_be_run_again(agentr1: Any, tmp_path: Path) -> None:
     agentr1("train", "capitals", "--algorithm.updates", "1")
 
