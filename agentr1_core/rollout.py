@@ -141,7 +141,8 @@ class Rollouts:
             group_size: Trajectories in a group.
             stream: Names this collection in ids and seeds; numbered when left out. Evaluations are all named alike,
                 so that two of them differ by the policy alone.
-            training: Evaluation passes ``False``: groups of any size are kept, and hooks are not told.
+            training: Evaluation passes ``False``: groups of any size are kept, and of the
+                hooks only ``agentr1_trajectory`` is told.
 
         Raises:
             EnvError: Every single episode failed; the causes are in the message.
@@ -190,8 +191,8 @@ class Rollouts:
     async def _gated(self, gate: asyncio.Semaphore, play: Play, training: bool) -> Trajectory:
         async with gate:
             trajectory = await self.play(play.task, play.group_id, play.member)
-        if training and self.hooks is not None:
-            for step in trajectory.steps:
+        if self.hooks is not None:
+            for step in trajectory.steps if training else ():
                 self.hooks.agentr1_step(step=step, trajectory_id=trajectory.id)
             self.hooks.agentr1_trajectory(trajectory=trajectory)
         return trajectory
