@@ -14,10 +14,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 PROJECT_FILES := pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml tools/pyproject.toml recipes/pyproject.toml))
 PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJECT_FILES)))
 
-.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-import clean
+.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import clean
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed ## Make .venv with the core, all plugins, tools and recipes
 
@@ -43,6 +43,9 @@ bench-engine: $(VENV)/.dev ## Measure the embedded engine against model.generate
 
 bench-loop: $(VENV)/.dev ## Measure the episode loop
 	$(BIN)/python tests/bench/bench_loop.py
+
+bench-quickstart: $(VENV)/.dev ## Measure the quick start on three seeds, with negative controls
+	$(BIN)/python tests/bench/bench_quickstart.py
 
 bench-import: $(VENV)/.dev ## Measure the import and start-up times
 	$(BIN)/python tests/bench/bench_import.py
