@@ -14,6 +14,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 PROJECT_FILES := pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml tools/pyproject.toml recipes/pyproject.toml))
 PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJECT_FILES)))
 
+# Packages are installed without bytecode, which is quicker; Python must be free to keep it at the first import.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import clean
 
 help: ## Show the targets
