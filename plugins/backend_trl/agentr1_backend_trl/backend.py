@@ -6,16 +6,26 @@ about one update is the trainer's; this module only wires the job.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from accelerate import PartialState
-from datasets import Dataset
-from transformers import AutoModelForCausalLM, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from datasets import Dataset, are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+from transformers import (
+    AutoModelForCausalLM,
+    PrinterCallback,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.trainer_utils import get_last_checkpoint
+from transformers.utils import logging as hf_logging
 
 from agentr1_backend_trl.trainer import StepGRPOTrainer
 from agentr1_backend_trl.trl_settings import grpo_config
@@ -25,12 +35,16 @@ from agentr1_core.errors import ConfigError
 from agentr1_core.render import create_chat_renderer
 from agentr1_core.task import Task
 
+#: Models with fewer parameters than this run on one CPU thread unless `backend.threads` says otherwise.
+SMALL_MODEL = 5_000_000
+
 
 class TRLBackend(TrainingBackend):
     """Step-level GRPO and its relatives on TRL. Settings are the fields of ``trl.GRPOConfig``, and:
 
     ``rows_per_forward`` (rows of one forward and backward), ``importance_cap``, ``engine_weights`` (``state_dict`` or
-    ``file``), ``lora`` (arguments of ``peft.LoraConfig``), ``dtype`` (of the weights; ``auto`` by default).
+    ``file``), ``lora`` (arguments of ``peft.LoraConfig``), ``dtype`` (of the weights; ``auto`` by default),
+    ``threads`` (of the CPU where there is no GPU; one for models below five million parameters).
     """
 
     name: ClassVar[str] = "trl"
@@ -49,25 +63,33 @@ class TRLBackend(TrainingBackend):
             ConfigError: A setting is wrong, or the model cannot be loaded.
         """
         self.check(job)
+        threads = torch.get_num_threads()
+        try:
+            with _quiet():
+                return self._train(job)
+        finally:
+            torch.set_num_threads(threads)
+
+    def _train(self, job: TrainingJob) -> TrainingResult:
         folder = job.run_dir / "trainer"
         state = PartialState(cpu=not torch.cuda.is_available())
         args = grpo_config(job, folder, state.num_processes)
         resume_from = _checkpoint_to_resume(folder) if job.resume else None
-        if not torch.cuda.is_available():
-            # Saturated softmaxes give denormal gradients, which CPUs handle several times slower.
-            torch.set_flush_denormal(True)
         tokenizer = _load_tokenizer(job.model)
         model = _load_model(job.model, str(job.settings.get("dtype", "auto")))
+        if not torch.cuda.is_available():
+            _tune_cpu(model, job.settings.get("threads"))
         _check_vocabulary(job.model, model, tokenizer)
         renderer = create_chat_renderer(
             tokenizer, name=job.renderer[0], tool_format=job.tool_format, template_kwargs=job.renderer[1]
         )
         if job.warm_start is not None and resume_from is None:
             tuned = job.run_dir / "warm_start"
-            with state.main_process_first():
-                if state.is_main_process:
-                    warm_start(model, tokenizer, renderer, job.warm_start, tuned / "trainer", job.seed)
-                    _save(model, tokenizer, tuned)
+            warm_start(model, tokenizer, renderer, job.warm_start, tuned / "trainer", job.seed)
+            if state.is_main_process:
+                model.save_pretrained(tuned)
+                tokenizer.save_pretrained(tuned)
+            state.wait_for_everyone()
             # Loaded anew, so that a reference model is loaded from here too, and not from before the warm start.
             model = _load_model(str(tuned), str(job.settings.get("dtype", "auto")))
         trainer = _JobTrainer(
@@ -96,6 +118,7 @@ class TRLBackend(TrainingBackend):
             shuffle_advantages=job.shuffle_advantages,
             hooks=job.hooks,
         )
+        trainer.remove_callback(PrinterCallback)
         return _run(trainer, job, tokenizer, folder, resume_from)
 
 
@@ -108,6 +131,23 @@ class _JobTrainer(StepGRPOTrainer):
 
     def task_of(self, row: Mapping[str, Any], where: str) -> Task:
         return self._tasks[row["task"]]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars and deprecation notes of the libraries between the lines of the run's own display."""
+    bars = hf_logging.is_progress_bar_enabled(), are_progress_bars_disabled()
+    hf_logging.disable_progress_bar()
+    disable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        if bars[0]:
+            hf_logging.enable_progress_bar()
+        if not bars[1]:
+            enable_progress_bars()
 
 
 def _tensorboard(folder: Path, state: PartialState) -> list[TrainerCallback]:
@@ -165,6 +205,16 @@ def _run(
     )
 
 
+def _tune_cpu(model: Any, threads: int | None) -> None:
+    """Saturated softmaxes give denormal gradients, which CPUs handle several times slower; and threads that wait for
+    each other cost a small model more than they bring, above all on a machine that others use too."""
+    torch.set_flush_denormal(True)
+    if threads is None and model.num_parameters() < SMALL_MODEL:
+        threads = 1
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
 def _load_tokenizer(model: str) -> Any:
     from agentr1_core.job.rollouts import load_tokenizer
 
@@ -189,11 +239,6 @@ def _check_vocabulary(name: str, model: Any, tokenizer: Any) -> None:
             f"`model`: the tokenizer of '{name}' has token ids up to {largest}, but the model only {size} embeddings.",
             "Use the tokenizer that the model was trained with.",
         )
-
-
-def _save(model: Any, tokenizer: Any, folder: Path) -> None:
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
 
 
 def _positions(n_tasks: int, n_prompts: int) -> Dataset:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
 from agentr1_backend_trl.episodes import Player, as_renderer, make_playable, sampling_from_args
 from agentr1_core.engine import InferenceEngine, WeightSource
 from agentr1_core.episode import RolloutLimits
@@ -66,6 +68,7 @@ def step_rollout_func(
                 seed=trainer.args.seed,
                 hooks=None,
             )
+            trainer.add_callback(_CloseAtEnd(players[id(trainer)]))
         return players[id(trainer)]
 
     def rollout(prompts: list[Any], trainer: Any) -> dict[str, Any]:
@@ -90,6 +93,18 @@ def step_rollout_func(
         return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
     return rollout
+
+
+class _CloseAtEnd(TrainerCallback):  # type: ignore[misc]  # transformers types it as Any here
+    """Closes engine, flow and tools when training ends; a later episode opens them again."""
+
+    def __init__(self, player: Player) -> None:
+        self._player = player
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._player.close()
 
 
 def env_reward(env_reward: list[float], **_: Any) -> list[float]:

@@ -59,7 +59,7 @@ def play_batch(trainer: Any, inputs: Sequence[dict[str, Any]], stream: str, *, t
     ]
     with trainer.sampling_model():
         found = trainer.player.play(plays, training=training)
-    _check_some_usable(found)
+    check_some_usable(found)
     if trainer.reward_funcs:
         found = _with_reward_functions(trainer, inputs, plays, found)
     least = min(trainer.min_group_size, size) if training else 1
@@ -77,7 +77,7 @@ def play_batch(trainer: Any, inputs: Sequence[dict[str, Any]], stream: str, *, t
     return ScoredBatch(found, credit, rows, ledger, figures)
 
 
-def _check_some_usable(found: Collection) -> None:
+def check_some_usable(found: Collection) -> None:
     """Every episode of every rank failed: say why. One gather."""
     causes = Counter(t.error or t.stop_reason.value for t in found.failed)
     parts = gather_object([(len(found.trajectories), causes)])

@@ -28,7 +28,7 @@ from agentr1_backend_trl.reference import reference_logps
 from agentr1_backend_trl.reward_functions import completion_of, refuse_non_numbers
 from agentr1_backend_trl.rows_to_tensors import Chunk
 from agentr1_backend_trl.startup import check_engine, check_settings
-from agentr1_backend_trl.step_batch import ScoredBatch, lay_out_batch, play_batch
+from agentr1_backend_trl.step_batch import ScoredBatch, check_some_usable, lay_out_batch, play_batch
 from agentr1_backend_trl.step_loss import step_loss
 from agentr1_backend_trl.weight_push import push_weights
 from agentr1_backend_trl.windows import plan_schedule
@@ -251,14 +251,20 @@ class StepGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
         return metrics
 
     def success_on(self, tasks: Sequence[Task]) -> float | None:
-        """Share of tasks solved in one episode each, over all ranks; ``None`` without a usable episode."""
+        """Share of tasks solved in one episode each, over all ranks; ``None`` without tasks.
+
+        Raises:
+            EnvError: Every episode failed; the causes are in the message.
+        """
+        if not tasks:
+            return None
         rank, n_ranks = self.accelerator.process_index, self.accelerator.num_processes
         plays = [Play(tasks[i], f"eval/{i}") for i in range(rank, len(tasks), n_ranks)]
         with self.session(), self.sampling_model():
             found = self.player.play(plays, training=False)
-        solved = gather_object([[is_success(trajectory) for trajectory in found.trajectories]])
-        flat = [one for part in solved for one in part]
-        return sum(flat) / len(flat) if flat else None
+        check_some_usable(found)
+        solved = [one for part in gather_object([[is_success(t) for t in found.trajectories]]) for one in part]
+        return sum(solved) / len(solved)
 
     @contextlib.contextmanager
     def sampling_model(self) -> Iterator[None]:

@@ -22,7 +22,7 @@ from agentr1_core.errors import ConfigError
 Config = TypeVar("Config", GRPOConfig, SFTConfig)
 
 #: Settings of the backend itself, beside the fields of ``GRPOConfig``.
-OWN_SETTINGS = ("rows_per_forward", "importance_cap", "engine_weights", "lora", "dtype")
+OWN_SETTINGS = ("rows_per_forward", "importance_cap", "engine_weights", "lora", "dtype", "threads")
 _PLAIN = {bool, int, float, str, NoneType}
 #: What the run file says elsewhere.
 _ELSEWHERE = {

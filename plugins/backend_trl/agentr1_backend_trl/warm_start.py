@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
+from transformers import PrinterCallback
 from trl import SFTTrainer
 
 from agentr1_backend_trl.trl_settings import sft_config
@@ -35,6 +36,7 @@ def warm_start(model: Any, tokenizer: Any, renderer: ChatRenderer, job: WarmStar
         train_dataset=demonstrations(job.demonstrations, tokenizer, renderer),
         processing_class=tokenizer,
     )
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
 
 

@@ -140,6 +140,11 @@ def test_rows_per_forward_only_bounds_memory(make_trainer):
     assert apart(one_by_one, whole) < 1e-5
 
 
+def test_recomputed_activations_leave_the_gradient_alone(make_trainer):
+    plain = train_one(make_trainer)[2]
+    assert apart(train_one(make_trainer, {"gradient_checkpointing": True})[2], plain) < 1e-5
+
+
 def test_two_batches_in_one_step_count_half_each(make_trainer, tiny):
     """steps_per_generation below gradient_accumulation_steps: TRL plays several batches for one optimiser step."""
     shared = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "steps_per_generation": 1}
