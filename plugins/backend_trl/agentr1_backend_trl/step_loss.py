@@ -131,7 +131,7 @@ def _note(
         "entropy": entropies,
         "clip_ratio/low_mean": low,
         "clip_ratio/high_mean": high,
-        "drift": torch.exp(moved) - moved - 1,  # k3 estimate of KL(behaviour policy, policy)
+        "drift": torch.expm1(moved) - moved,  # k3 estimate of KL(behaviour policy, policy)
     }
     if kl is not None:
         per_token["kl"] = kl

@@ -14,21 +14,21 @@ from typing import Any
 
 import torch
 from accelerate.utils import DistributedType, gather_object, is_peft_model
-from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PreTrainedTokenizerBase, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing, unwrap_model_for_generation
 from trl.trainer.utils import get_config_model_id
 
 from agentr1_backend_trl.episodes import Player, as_renderer, make_playable, sampling_from_args
-from agentr1_backend_trl.figures import TokenFigures
 from agentr1_backend_trl.global_credit import as_estimator
 from agentr1_backend_trl.importance import ImportanceCorrection
 from agentr1_backend_trl.loss_plan import plan_loss
 from agentr1_backend_trl.reference import reference_logps
-from agentr1_backend_trl.reward_functions import completion_of, refuse_non_numbers
+from agentr1_backend_trl.reporting import UpdateReporting
+from agentr1_backend_trl.reward_functions import refuse_non_numbers
 from agentr1_backend_trl.rows_to_tensors import Chunk
 from agentr1_backend_trl.startup import check_engine, check_settings
-from agentr1_backend_trl.step_batch import ScoredBatch, check_some_usable, lay_out_batch, play_batch
+from agentr1_backend_trl.step_batch import check_some_usable, lay_out_batch, play_batch
 from agentr1_backend_trl.step_loss import step_loss
 from agentr1_backend_trl.weight_push import push_weights
 from agentr1_backend_trl.windows import plan_schedule
@@ -38,11 +38,10 @@ from agentr1_core.errors import ConfigError
 from agentr1_core.metrics import is_success
 from agentr1_core.reward import RewardSum
 from agentr1_core.rollout import Play
-from agentr1_core.rows import Ledger
 from agentr1_core.task import Task
 
 
-class StepGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
+class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
     """GRPO on step-level transitions.
 
     Every argument of ``trl.GRPOTrainer`` keeps its meaning, but for ``tools``, and ``reward_funcs`` may be left out
@@ -134,15 +133,7 @@ class StepGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
         self.min_group_size = min_group_size
         self.shuffle_advantages = shuffle_advantages
         self.rows_per_forward = rows_per_forward or args.per_device_train_batch_size
-        #: Token ledger of the whole run, all ranks together.
-        self.ledger = Ledger()
-        #: Figures of the last optimiser step.
-        self.last_update: dict[str, float] = {}
-        #: Sums over the tokens of the optimiser step in progress.
-        self.tokens = TokenFigures()
-        self._batch_figures: dict[str, float] = {}
-        self._step_figures: dict[str, float] = {}
-        self._grad_norm = 0.0
+        self.begin_reporting(hooks)
         self._forward: tuple[torch.Tensor, torch.Tensor] | None = None
         self._engine_version: int | None = None
         self._n_eval_batches = 0
@@ -203,26 +194,12 @@ class StepGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
             seed=args.seed,
             hooks=hooks if self.accelerator.is_main_process else None,
         )
-        self._hooks = hooks if self.accelerator.is_main_process else None
-        self.add_callback(_UpdateReport(self))
+        self.report_from_now_on()
 
     def task_of(self, row: Mapping[str, Any], where: str) -> Task:
-        """The task of a row of the data set; ``where`` names it in messages."""
+        """The task of a row of the data set; ``where`` names it in messages. Override it where rows only point to
+        tasks."""
         return Task(row, where=where)
-
-    def add_early_callback(self, callback: TrainerCallback) -> None:
-        """Add a callback that runs before this update's figures are reported, so that it can add to them."""
-        self.add_callback(callback)
-        callbacks = self.callback_handler.callbacks
-        report = next(one for one in callbacks if isinstance(one, _UpdateReport))
-        callbacks.remove(report)
-        callbacks.append(report)
-
-    def note(self, name: str, value: float | None) -> None:
-        """Add a figure to this update's; ``None`` adds nothing."""
-        if value is not None:
-            self._step_figures[name] = value
-            self._metrics["train"][name].append(value)
 
     # ------------------------------------------------------------------ running
 
@@ -264,7 +241,7 @@ class StepGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
             found = self.player.play(plays, training=False)
         check_some_usable(found)
         solved = [one for part in gather_object([[is_success(t) for t in found.trajectories]]) for one in part]
-        return sum(solved) / len(solved)
+        return float(sum(solved) / len(solved))
 
     @contextlib.contextmanager
     def sampling_model(self) -> Iterator[None]:
@@ -322,7 +299,7 @@ class StepGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
             stream = f"eval{number}"
             self._n_eval_batches += 1
         scored = play_batch(self, inputs, stream, training=training)
-        self._log_episodes(scored, training)
+        self.log_episodes(scored, training)
         parts = lay_out_batch(
             self,
             scored,
@@ -378,7 +355,7 @@ class StepGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
         self._step += 1
         self._current_train_step_time += time.perf_counter() - start
         if sync:
-            self._close_step()
+            self.close_step()
         return total
 
     def _compute_loss(self, model: Any, inputs: Chunk) -> torch.Tensor:
@@ -403,103 +380,11 @@ class StepGRPOTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL is not typed
         part = self._prepare_inputs(inputs)
         with torch.no_grad(), self.compute_loss_context_manager():
             total = sum(self.compute_loss(model, chunk) for chunk in part)
-        figures = self._reduce_tokens()
+        figures = self.reduce_tokens()
         for name, value in figures.items():
             if name not in ("loss", "tokens"):
                 self._metrics["eval"][name].append(value)
         return torch.as_tensor(total).detach(), None, None
-
-    # ------------------------------------------------------------------ figures
-
-    def _reduce_tokens(self) -> dict[str, float]:
-        names = ["entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "drift", "logprob_gap"]
-        names += ["kl"] if self.beta != 0.0 else []
-        names += ["sampling/importance_sampling_ratio/mean"] if self.corrects_engine else []
-        tokens, self.tokens = self.tokens, TokenFigures()
-        figures = tokens.reduce(self.accelerator, names)
-        figures["clip_ratio/region_mean"] = figures["clip_ratio/low_mean"] + figures["clip_ratio/high_mean"]
-        return figures
-
-    def _close_step(self) -> None:
-        """All parts of an optimiser step are in: note its figures."""
-        self._step_figures = self._reduce_tokens()
-        logged = self._metrics["train"]
-        logged["step_time"].append(self._current_train_step_time)
-        self._step_figures["step_seconds"], self._current_train_step_time = self._current_train_step_time, 0.0
-        for name, value in self._step_figures.items():
-            if name not in ("loss", "tokens", "step_seconds"):
-                logged[name].append(value)
-
-    def _log_episodes(self, scored: ScoredBatch, training: bool) -> None:
-        figures = dict(scored.figures)
-        episodes = figures.get("episodes", 0.0)
-        if training:
-            self.ledger = self.ledger + scored.ledger
-            read = (figures.get("tokens/prompt", 0.0) + figures.get("tokens/sampled", 0.0)) * episodes
-            self.state.num_input_tokens_seen += int(read)
-            figures["num_tokens"] = float(self.state.num_input_tokens_seen)
-            self._batch_figures = figures
-        logged = self._metrics["train" if training else "eval"]
-        for name, value in figures.items():
-            logged[name].append(value)
-        self._flush_user_figures(logged)
-        if self.log_completions:
-            self._log_trajectories(scored)
-
-    def _flush_user_figures(self, logged: Mapping[str, list[float]]) -> None:
-        """What reward functions logged through ``log_metric``: a mean over all ranks."""
-        pending = gather_object([dict(self._pending_metrics)])
-        for name in sorted({name for part in pending for name in part}):
-            values = [value for part in pending for value in part.get(name, [])]
-            logged[name].append(sum(values) / len(values))
-        self._pending_metrics.clear()
-
-    def _log_trajectories(self, scored: ScoredBatch) -> None:
-        own = []
-        start = 0
-        for trajectory in scored.collection.trajectories:
-            n = trajectory.n_sampled
-            advantages = scored.credit.own.advantages[start : start + n]
-            start += n
-            prompt = list(trajectory.steps[0].observation.messages)
-            mean = float(advantages.mean()) if n else 0.0
-            own.append((prompt, completion_of(trajectory), dict(trajectory.rewards), mean))
-        found = [one for part in gather_object([own]) for one in part]
-        names = sorted({name for _, _, rewards, _ in found for name in rewards})
-        for prompt, completion, rewards, advantage in found:
-            self._logs["prompt"].append(prompt)
-            self._logs["completion"].append(completion)
-            self._logs["advantages"].append(advantage)
-            for name in names:
-                self._logs["rewards"][name].append(rewards.get(name))
-        self._pending_extra_logs.clear()
-
-    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        self._grad_norm = float(norm) if norm is not None else 0.0
-        return norm
-
-    def report_update(self) -> None:
-        """Note the figures of the optimiser step that just ended, and tell the hooks."""
-        figures = {**self._batch_figures, **self._step_figures}
-        figures["grad_norm"] = self._grad_norm
-        figures["learning_rate"] = float(self._get_learning_rate())
-        figures["clip_ratio"] = figures.get("clip_ratio/region_mean", 0.0)
-        # Without a reference model the KL that is left to report is that from the behaviour policy.
-        figures.setdefault("kl", figures.get("drift", 0.0))
-        self.last_update = figures
-        if self._hooks is not None:
-            self._hooks.agentr1_update(metrics=figures, step=self.state.global_step)
-
-
-class _UpdateReport(TrainerCallback):  # type: ignore[misc]  # transformers types it as Any here
-    """Tells the trainer that an optimiser step ended."""
-
-    def __init__(self, trainer: StepGRPOTrainer) -> None:
-        self._trainer = trainer
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self._trainer.report_update()
 
 
 def _no_reward(prompts: Sequence[Any], **_: Any) -> list[float]:

@@ -70,6 +70,7 @@ def test_resuming_continues_the_same_run(make_trainer, tiny):
     again = make_trainer(config, model=tiny.model(seed=9))
     again.train(resume_from_checkpoint=str(folder / "checkpoint-2"))
     assert again.state.global_step == 4
+    assert again.ledger == whole.ledger
     assert again.last_update["reward"] == whole.last_update["reward"]
     assert float((weights_of(again) - weights_of(whole)).abs().max()) < 1e-6
 
