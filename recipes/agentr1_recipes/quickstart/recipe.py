@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from agentr1_core.recipe import Recipe
-
 from agentr1_core.task import Task
 from agentr1_recipes.quickstart.demonstrations import demonstrate, sample_numbers
 
