@@ -118,16 +118,19 @@ class UpdateReporting:
             start += n
             prompt = list(trajectory.steps[0].observation.messages)
             mean = float(advantages.mean()) if n else 0.0
-            own.append((prompt, completion_of(trajectory), dict(trajectory.rewards), mean))
+            extra = dict(scored.extras.get((trajectory.group_id, trajectory.id), {}))
+            own.append((prompt, completion_of(trajectory), dict(trajectory.rewards), mean, extra))
         found = [one for part in gather_object([own]) for one in part]
-        names = sorted({name for _, _, rewards, _ in found for name in rewards})
-        for prompt, completion, rewards, advantage in found:
+        names = sorted({name for _, _, rewards, _, _ in found for name in rewards})
+        columns = sorted({name for *_, extra in found for name in extra})
+        for prompt, completion, rewards, advantage, extra in found:
             self._logs["prompt"].append(prompt)
             self._logs["completion"].append(completion)
             self._logs["advantages"].append(advantage)
             for name in names:
                 self._logs["rewards"][name].append(rewards.get(name))
-        self._pending_extra_logs.clear()
+            for name in columns:
+                self._logs["extra"][name].append(extra.get(name))
 
     def _get_grad_norm(self: Any, model: Any, grad_norm: Any = None) -> Any:
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)

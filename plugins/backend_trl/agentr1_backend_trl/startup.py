@@ -10,7 +10,7 @@ import logging
 from typing import Any
 
 from agentr1_core.engine import InferenceEngine
-from agentr1_core.errors import ConfigError
+from agentr1_core.errors import ConfigError, DataError
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +31,16 @@ def check_settings(args: Any, merge: str) -> None:
         ("top_entropy_quantile", args.top_entropy_quantile < 1.0, "Set it to 1.0: TRL takes it per forward."),
         ("use_adaptive_entropy", args.use_adaptive_entropy, "Use a fixed entropy_coef."),
         ("scale_rewards", args.scale_rewards == "batch", "Use 'group' or 'none', or estimator='reinforce_pp'."),
+        (
+            "use_transformers_continuous_batching",
+            args.use_transformers_continuous_batching,
+            "Remove it: the embedded engine batches continuously by itself.",
+        ),
+        (
+            "max_tool_calling_iterations",
+            args.max_tool_calling_iterations is not None,
+            "Remove it, and pass limits=RolloutLimits(max_steps=...).",
+        ),
         (
             "multi_objective_aggregation",
             args.multi_objective_aggregation != "sum_then_normalize",
@@ -55,8 +65,31 @@ def check_settings(args: Any, merge: str) -> None:
                 )
 
 
+def check_dataset(dataset: Any, n_prompts: int) -> None:
+    """Refuse a data set that cannot fill one batch, from which TRL would silently train nothing.
+
+    Raises:
+        DataError: It is missing or has fewer rows than a batch has prompts.
+    """
+    if dataset is None:
+        raise DataError("There is no train_dataset.", "Pass the rows to play; evaluation alone needs it too.")
+    if hasattr(dataset, "__len__") and len(dataset) < n_prompts:
+        raise DataError(
+            f"The training data has {len(dataset)} rows, but one batch takes {n_prompts} prompts "
+            "(generation_batch_size / num_generations).",
+            "Add rows, or lower per_device_train_batch_size, steps_per_generation or the number of processes.",
+        )
+
+
 def check_engine(
-    engine: InferenceEngine, args: Any, *, live: bool, n_processes: int, sharded: str | None, route: str
+    engine: InferenceEngine,
+    args: Any,
+    *,
+    live: bool,
+    n_processes: int,
+    sharded: str | None,
+    route: str,
+    cap: float | None,
 ) -> None:
     """Refuse an engine that cannot get the trainer's weights, and warn where log-probs are of another distribution.
 
@@ -67,12 +100,18 @@ def check_engine(
         n_processes: Training processes.
         sharded: ``"zero3"``, ``"fsdp"`` or ``None``.
         route: How weights reach an engine that is not live.
+        cap: ``importance_cap``.
 
     Raises:
         ConfigError: The weights cannot reach it.
         PluginError: It lacks log-probs or the route.
     """
     engine.require(logprobs=True)
+    if live and cap is not None:
+        raise ConfigError(
+            f"importance_cap={cap} has nothing to correct: the engine samples from the model in training itself.",
+            "Remove it, or use an engine with weights of its own.",
+        )
     if live and sharded == "fsdp" and n_processes > 1:
         raise ConfigError(
             "The embedded engine cannot sample from a model that FSDP shards over several processes: every forward "

@@ -7,7 +7,7 @@ with the weight of every token. Both reach their collectives equally often on ev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,6 +35,8 @@ class ScoredBatch:
     rows: RowBatch
     ledger: Ledger
     figures: dict[str, float]
+    #: What reward functions logged about each trajectory through ``log_extra``, by its group and its own id.
+    extras: Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 def play_batch(trainer: Any, inputs: Sequence[dict[str, Any]], stream: str, *, training: bool) -> ScoredBatch:
@@ -60,8 +62,9 @@ def play_batch(trainer: Any, inputs: Sequence[dict[str, Any]], stream: str, *, t
     with trainer.sampling_model():
         found = trainer.player.play(plays, training=training)
     check_some_usable(found)
+    extras: dict[tuple[str, str], dict[str, Any]] = {}
     if trainer.reward_funcs:
-        found = _with_reward_functions(trainer, inputs, plays, found)
+        found, extras = _with_reward_functions(trainer, inputs, plays, found)
     least = min(trainer.min_group_size, size) if training else 1
     found = replace(found, groups=leave_out_small_groups(found.groups, least))
     shuffle = (trainer.args.seed, *stream.encode()) if trainer.shuffle_advantages and training else None
@@ -74,7 +77,7 @@ def play_batch(trainer: Any, inputs: Sequence[dict[str, Any]], stream: str, *, t
         **ledger_figures(ledger),
         "share_merged": merged,
     }
-    return ScoredBatch(found, credit, rows, ledger, figures)
+    return ScoredBatch(found, credit, rows, ledger, figures, extras)
 
 
 def check_some_usable(found: Collection) -> None:
@@ -92,29 +95,34 @@ def check_some_usable(found: Collection) -> None:
 
 def _with_reward_functions(
     trainer: Any, inputs: Sequence[dict[str, Any]], plays: Sequence[Play], found: Collection
-) -> Collection:
-    """Add TRL's reward functions. One gather, inside TRL."""
+) -> tuple[Collection, dict[tuple[str, str], dict[str, Any]]]:
+    """Add TRL's reward functions, and take what they logged. One gather, inside TRL."""
     by_id = {t.id: t for t in found.trajectories}
     slots = [by_id.get(f"{play.group_id}/{play.member}") for play in plays]
     usable = next((trajectory for trajectory in slots if trajectory is not None), None)
     if usable is None:  # nothing to score on this rank; TRL's gather still has to be met by all
         empty = torch.zeros(len(plays), len(trainer.reward_funcs), device=trainer.accelerator.device)
         gather(empty)
-        return found
+        return found, {}
     # TRL gathers equally many rewards from every rank, so a failed episode's place is taken by a usable one.
     filled = [usable if trajectory is None else trajectory for trajectory in slots]
     scores = trainer._calculate_rewards(*reward_inputs(inputs, filled))
     first = trainer.accelerator.process_index * len(plays)
     own = scores[first : first + len(plays)] * trainer.reward_weights.to(scores.device)
-    changed = {}
-    for trajectory, values in zip(slots, own.tolist(), strict=True):
+    columns = {name: list(logged) for name, logged in trainer._pending_extra_logs.items()}
+    trainer._pending_extra_logs.clear()
+    changed, extras = {}, {}
+    for place, (trajectory, values) in enumerate(zip(slots, own.tolist(), strict=True)):
         if trajectory is not None:
+            extras[trajectory.group_id, trajectory.id] = {
+                name: logged[place] for name, logged in columns.items() if len(logged) == len(slots)
+            }
             named = {
                 name: None if np.isnan(value) else value
                 for name, value in zip(trainer.reward_func_names, values, strict=True)
             }
             changed[trajectory.group_id, trajectory.id] = add_rewards(trajectory, named)
-    return replace(found, groups=map_trajectories(found.groups, changed))
+    return replace(found, groups=map_trajectories(found.groups, changed)), extras
 
 
 def lay_out_batch(

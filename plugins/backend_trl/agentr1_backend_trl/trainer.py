@@ -27,7 +27,7 @@ from agentr1_backend_trl.reference import reference_logps
 from agentr1_backend_trl.reporting import UpdateReporting
 from agentr1_backend_trl.reward_functions import refuse_non_numbers
 from agentr1_backend_trl.rows_to_tensors import Chunk
-from agentr1_backend_trl.startup import check_engine, check_settings
+from agentr1_backend_trl.startup import check_dataset, check_engine, check_settings
 from agentr1_backend_trl.step_batch import check_some_usable, lay_out_batch, play_batch
 from agentr1_backend_trl.step_loss import step_loss
 from agentr1_backend_trl.weight_push import push_weights
@@ -125,6 +125,7 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
             args = GRPOConfig(f"{name.split('/')[-1]}-GRPO")
         playable = make_playable(env=env, flow=flow, tools=tools, context=context)
         check_settings(args, merge)
+        check_dataset(train_dataset, args.generation_batch_size // args.num_generations)
         args.remove_unused_columns = False  # every column belongs to the task
         self.schedule = plan_schedule(args.steps_per_generation, args.gradient_accumulation_steps)
         self.loss_plan = plan_loss(args.loss_type, args.max_completion_length)
@@ -178,6 +179,7 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
             n_processes=self.accelerator.num_processes,
             sharded=sharded,
             route=self._engine_weights,
+            cap=importance_cap,
         )
         self._correction = None if live else ImportanceCorrection.from_args(args, importance_cap)
         self.vllm_importance_sampling_correction = False  # folded into the advantages here, for every engine

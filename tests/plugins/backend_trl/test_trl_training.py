@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from peft import LoraConfig
@@ -192,6 +193,16 @@ def test_shuffled_advantages_are_the_same_numbers_in_other_places(make_trainer):
 
 
 def test_completions_are_logged_as_trl_does(make_trainer):
-    trainer = make_trainer({"max_steps": 1, "log_completions": True})
+    def judge(completions, log_extra, log_metric, **_):
+        log_extra("messages", [len(said) for said in completions])
+        log_metric("judged", 2.0)
+        return [float(len(said)) for said in completions]
+
+    trainer = make_trainer({"max_steps": 1, "log_completions": True}, reward_funcs=judge)
     trainer.train()
-    assert list((Path(trainer.args.output_dir) / "completions").glob("*.parquet"))
+    (table,) = (Path(trainer.args.output_dir) / "completions").glob("*.parquet")
+    logged = pd.read_parquet(table)
+    assert len(logged) == 8
+    assert logged["judge"].tolist() == logged["messages"].tolist()
+    assert logged["judge"].tolist() == [len(said) for said in logged["completion"]]
+    assert trainer.state.log_history[0]["judged"] == 2.0
