@@ -43,8 +43,8 @@ class TRLBackend(TrainingBackend):
     """Step-level GRPO and its relatives on TRL. Settings are the fields of ``trl.GRPOConfig``, and:
 
     ``rows_per_forward`` (rows of one forward and backward), ``importance_cap``, ``engine_weights`` (``state_dict`` or
-    ``file``), ``lora`` (arguments of ``peft.LoraConfig``), ``dtype`` (of the weights; ``auto`` by default),
-    ``threads`` (of the CPU where there is no GPU; one for models below five million parameters).
+    ``file``), ``lora`` (arguments of ``peft.LoraConfig``), ``dtype`` (of the weights; ``float32`` by default, as in
+    TRL), ``threads`` (of the CPU where there is no GPU; one for models below five million parameters).
     """
 
     name: ClassVar[str] = "trl"
@@ -76,7 +76,7 @@ class TRLBackend(TrainingBackend):
         args = grpo_config(job, folder, state.num_processes)
         resume_from = _checkpoint_to_resume(folder) if job.resume else None
         tokenizer = _load_tokenizer(job.model)
-        model = _load_model(job.model, str(job.settings.get("dtype", "auto")))
+        model = _load_model(job.model, str(job.settings.get("dtype", "float32")))
         if not torch.cuda.is_available():
             _tune_cpu(model, job.settings.get("threads"))
         _check_vocabulary(job.model, model, tokenizer)
@@ -91,7 +91,7 @@ class TRLBackend(TrainingBackend):
                 tokenizer.save_pretrained(tuned)
             state.wait_for_everyone()
             # Loaded anew, so that a reference model is loaded from here too, and not from before the warm start.
-            model = _load_model(str(tuned), str(job.settings.get("dtype", "auto")))
+            model = _load_model(str(tuned), str(job.settings.get("dtype", "float32")))
         trainer = _JobTrainer(
             model,
             args=args,
@@ -106,7 +106,7 @@ class TRLBackend(TrainingBackend):
             merge=job.merge,
             limits=job.limits,
             engine=_engine(job, model, tokenizer),
-            engine_weights=str(job.settings.get("engine_weights", "state_dict")),
+            engine_weights=job.settings.get("engine_weights"),
             reward=job.reward,
             renderer=renderer,
             sampling=job.sampling,

@@ -58,7 +58,8 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         merge: ``"linear"`` puts a step that continues the one before it into the same row, ``"none"`` never does.
         limits: What an episode may use.
         engine: Samples the actions; by default the model in training itself, or TRL's vLLM with ``use_vllm=True``.
-        engine_weights: How an engine with weights of its own gets the trainer's: ``"state_dict"`` or ``"file"``.
+        engine_weights: How an engine with weights of its own gets the trainer's: ``"state_dict"`` or ``"file"``; by
+            default the first of them that it takes.
         reward: Rewards of agentr1 on trajectories, beside TRL's ``reward_funcs``.
         renderer: ``"auto"``, a family name, ``"template"``, a pair of name and template arguments, or a renderer.
         sampling: Overrides what the config says about sampling.
@@ -99,7 +100,7 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         merge: str = "linear",
         limits: RolloutLimits | None = None,
         engine: InferenceEngine | None = None,
-        engine_weights: str = "state_dict",
+        engine_weights: str | None = None,
         reward: RewardSum | None = None,
         renderer: Any = "auto",
         sampling: SamplingParams | None = None,
@@ -170,7 +171,8 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
             engine = TransformersEngine.sharing(shared, eos_token_ids=self.eos_token_ids)
         routes = engine.capabilities.weight_sync
         live = "live" in routes
-        self._engine_weights = "trl" if "trl" in routes else "live" if live else engine_weights
+        pushed = engine_weights or next((route for route in ("state_dict", "file") if route in routes), "state_dict")
+        self._engine_weights = "trl" if "trl" in routes else "live" if live else pushed
         sharded = "zero3" if self._dist.is_zero3 else "fsdp" if self._dist.is_fsdp else None
         check_engine(
             engine,

@@ -21,8 +21,15 @@ from agentr1_core.errors import ConfigError
 
 Config = TypeVar("Config", GRPOConfig, SFTConfig)
 
-#: Settings of the backend itself, beside the fields of ``GRPOConfig``.
-OWN_SETTINGS = ("rows_per_forward", "importance_cap", "engine_weights", "lora", "dtype", "threads")
+#: Settings of the backend itself, beside the fields of ``GRPOConfig``, and their types.
+OWN_SETTINGS: Mapping[str, tuple[type, ...]] = {
+    "rows_per_forward": (int,),
+    "importance_cap": (int, float),
+    "engine_weights": (str,),
+    "lora": (Mapping,),
+    "dtype": (str,),
+    "threads": (int,),
+}
 _PLAIN = {bool, int, float, str, NoneType}
 #: What the run file says elsewhere.
 _ELSEWHERE = {
@@ -52,6 +59,7 @@ def grpo_config(job: TrainingJob, folder: Path, n_processes: int) -> GRPOConfig:
     Raises:
         ConfigError: A field is unknown, set elsewhere, or the episodes of an update do not divide evenly.
     """
+    _check_own(job.settings)
     given = {name: value for name, value in job.settings.items() if name not in OWN_SETTINGS}
     for name, place in _ELSEWHERE.items():
         if name in given:
@@ -128,6 +136,18 @@ def sft_config(settings: Mapping[str, Any], folder: Path, seed: int) -> SFTConfi
     return _build(SFTConfig, {**defaults, **settings}, "warm_start")
 
 
+def _check_own(settings: Mapping[str, Any]) -> None:
+    for name, kinds in OWN_SETTINGS.items():
+        value = settings.get(name)
+        if value is None:
+            continue
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise ConfigError(f"`backend.{name}` is {value!r}, but should be of type {wanted}.", "Mend its value.")
+        if name in ("rows_per_forward", "threads") and value < 1:
+            raise ConfigError(f"`backend.{name}` is {value}.", "Give at least 1.")
+
+
 def _device_defaults() -> dict[str, Any]:
     return {
         "bf16": torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
@@ -137,7 +157,7 @@ def _device_defaults() -> dict[str, Any]:
 
 def _build(kind: type[Config], values: Mapping[str, Any], key: str) -> Config:
     known = [field.name for field in fields(kind) if field.init]
-    extra = OWN_SETTINGS if key == "backend" else ()
+    extra = tuple(OWN_SETTINGS) if key == "backend" else ()
     for name in values:
         if name not in known:
             near = difflib.get_close_matches(name, [*known, *extra], n=1)

@@ -164,6 +164,8 @@ def test_groups_of_one_under_an_estimator_without_groups(tmp_path, tiny):
         ({"settings": {"learning_rat": 1.0}}, "Did you mean `learning_rate`"),
         ({"settings": {"num_generations": 4}}, "algorithm.group_size"),
         ({"settings": {"learning_rate": "fast"}}, "learning_rate"),
+        ({"settings": {"rows_per_forward": 0}}, "at least 1"),
+        ({"settings": {"threads": "all"}}, "backend.threads"),
         ({"settings": {"gradient_accumulation_steps": 3}}, "split evenly"),
         ({"group_size": 1, "prompts_per_update": 1}, "one episode"),
         ({"model": "/no/such/model"}, "/no/such/model"),
