@@ -28,7 +28,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging as hf_logging
 
 from agentr1_backend_trl.trainer import StepGRPOTrainer
-from agentr1_backend_trl.trl_settings import grpo_config
+from agentr1_backend_trl.trl_settings import grpo_config, sft_config
 from agentr1_backend_trl.warm_start import warm_start
 from agentr1_core.backend import BackendCapabilities, TrainingBackend, TrainingJob, TrainingResult
 from agentr1_core.errors import ConfigError
@@ -56,6 +56,13 @@ class TRLBackend(TrainingBackend):
             merges=frozenset({"none", "linear"}), values=False, warm_start=True, resume=True, distributed=True
         )
 
+    def check(self, job: TrainingJob) -> None:
+        """Refuse a job that cannot be done, TRL's own settings included, before anything is loaded."""
+        super().check(job)
+        grpo_config(job, job.run_dir / "trainer", _state().num_processes)
+        if job.warm_start is not None:
+            sft_config(job.warm_start.settings, job.run_dir / "warm_start", job.seed)
+
     def train(self, job: TrainingJob) -> TrainingResult:
         """Run a job to its end; see the contract.
 
@@ -69,10 +76,11 @@ class TRLBackend(TrainingBackend):
                 return self._train(job)
         finally:
             torch.set_num_threads(threads)
+            torch.set_flush_denormal(False)
 
     def _train(self, job: TrainingJob) -> TrainingResult:
         folder = job.run_dir / "trainer"
-        state = PartialState(cpu=not torch.cuda.is_available())
+        state = _state()
         args = grpo_config(job, folder, state.num_processes)
         resume_from = _checkpoint_to_resume(folder) if job.resume else None
         tokenizer = _load_tokenizer(job.model)
@@ -203,6 +211,11 @@ def _run(
         ledger={name: ledger[name] for name in ("sampled", "trained", "masked", "dropped")},
         checkpoint=checkpoint,
     )
+
+
+def _state() -> PartialState:
+    """The processes of this run, as accelerate knows them."""
+    return PartialState(cpu=not torch.cuda.is_available())
 
 
 def _tune_cpu(model: Any, threads: int | None) -> None:
