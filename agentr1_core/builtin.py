@@ -22,6 +22,11 @@ def agentr1_estimators() -> Mapping[str, str]:
         "reinforce_pp": "agentr1_core.credit:ReinforcePP",
         "reinforce_pp_baseline": "agentr1_core.credit:ReinforcePPBaseline",
         "step_grpo": "agentr1_core.credit:StepGRPO",
+        "reinforce": "agentr1_core.credit:Reinforce",
+        "gigpo": "agentr1_core.credit:GiGPO",
+        "step_gae": "agentr1_core.credit:StepGAE",
+        "token_gae": "agentr1_core.credit:TokenGAE",
+        "distill": "agentr1_core.credit:Distill",
     }
 
 

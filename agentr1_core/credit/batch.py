@@ -7,6 +7,7 @@ indices can be trusted.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -45,14 +46,20 @@ class CreditBatch:
     terminated: Bools
     #: Whether a limit cut the episode after the step, ``(N,)``.
     truncated: Bools
-    #: Name of the state each step saw, ``(N,)``; ``None`` where the environment gave none.
+    #: Name of the state each step saw, ``(N,)``: what the environment called it, else a hash of its prompt tokens;
+    #: ``None`` where there is neither.
     anchor: tuple[str | None, ...]
-    #: V(observation) of each step, ``(N,)``, for estimators with a critic.
+    #: V(observation) of each step, taken at its last prompt token, ``(N,)``, for estimators with a critic.
     step_values: Floats | None = None
-    #: V(next observation) of each step, ``(N,)``, to bootstrap where truncated.
+    #: V(next observation) of each step, ``(N,)``, to bootstrap where truncated; NaN where nothing can be said, for
+    #: example because that observation exceeds the context.
     next_values: Floats | None = None
-    #: A value for each sampled token, ``(T,)``.
+    #: The value before each sampled token, ``(T,)``.
     token_values: Floats | None = None
+    #: Log-prob of each sampled token when it was sampled, ``(T,)``; not finite where the engine gave none.
+    sampled_logprobs: Floats | None = None
+    #: Log-prob of each sampled token under a teacher that read the same tokens before it, ``(T,)``.
+    teacher_logprobs: Floats | None = None
 
     def __post_init__(self) -> None:
         n = len(self.trajectory)
@@ -62,8 +69,10 @@ class CreditBatch:
             values = getattr(self, name)
             if values is not None and len(values) != n:
                 raise ValueError(f"CreditBatch.{name} has {len(values)} entries for {n} steps.")
-        if self.token_values is not None and len(self.token_values) != self.total_tokens:
-            raise ValueError(f"CreditBatch.token_values has {len(self.token_values)} for {self.total_tokens} tokens.")
+        for name in ("token_values", "sampled_logprobs", "teacher_logprobs"):
+            values = getattr(self, name)
+            if values is not None and len(values) != self.total_tokens:
+                raise ValueError(f"CreditBatch.{name} has {len(values)} entries for {self.total_tokens} tokens.")
         if not np.array_equal(np.unique(self.trajectory), np.arange(len(self.group))) or np.any(
             np.diff(self.trajectory) < 0
         ):
@@ -115,7 +124,7 @@ class CreditBatch:
             n_tokens=np.asarray([len(step.action) for step in steps], dtype=np.int64),
             terminated=np.asarray([step.terminated for step in steps], dtype=np.bool_),
             truncated=np.asarray(cut, dtype=np.bool_),
-            anchor=tuple(step.observation.anchor for step in steps),
+            anchor=tuple(_anchor(step) for step in steps),
         )
 
     @staticmethod
@@ -140,6 +149,8 @@ class CreditBatch:
             step_values=_join_optional("step_values", [part.step_values for part in parts]),
             next_values=_join_optional("next_values", [part.next_values for part in parts]),
             token_values=_join_optional("token_values", [part.token_values for part in parts]),
+            sampled_logprobs=_join_optional("sampled_logprobs", [part.sampled_logprobs for part in parts]),
+            teacher_logprobs=_join_optional("teacher_logprobs", [part.teacher_logprobs for part in parts]),
         )
 
     def split(self, per_token: NDArray[Any], n_steps: Sequence[int]) -> list[NDArray[Any]]:
@@ -185,19 +196,27 @@ class CreditBatch:
         cut = np.bincount(self.trajectory, weights=self.truncated & ~self.terminated, minlength=self.n_trajectories)
         return cut > 0
 
+    @property
+    def last(self) -> Bools:
+        """Whether each step is the last one of its trajectory, ``(N,)``."""
+        return np.append(np.diff(self.trajectory) != 0, True)[: self.n_steps]
+
+    @property
+    def rewards(self) -> Floats:
+        """Reward of each step, ``(N,)``; zero where there is none."""
+        return np.where(np.isnan(self.reward), 0.0, self.reward)
+
     def trajectory_returns(self) -> Floats:
         """Undiscounted return of each trajectory, ``(M,)``; a missing reward counts as zero."""
-        rewards = np.where(np.isnan(self.reward), 0.0, self.reward)
-        return np.bincount(self.trajectory, rewards, self.n_trajectories).astype(np.float64)
+        return np.bincount(self.trajectory, self.rewards, self.n_trajectories).astype(np.float64)
 
     def returns_to_go(self, gamma: float) -> Floats:
         """``G_t = r_t + gamma * G_{t+1}`` within each trajectory, ``(N,)``; one step is one unit of time."""
-        rewards = np.where(np.isnan(self.reward), 0.0, self.reward)
+        rewards, last = self.rewards, self.last
         found = np.zeros(self.n_steps)
         ahead = 0.0
         for i in range(self.n_steps - 1, -1, -1):
-            last = i + 1 == self.n_steps or self.trajectory[i + 1] != self.trajectory[i]
-            ahead = rewards[i] + (0.0 if last else gamma * ahead)
+            ahead = rewards[i] + (0.0 if last[i] else gamma * ahead)
             found[i] = ahead
         return found
 
@@ -229,6 +248,16 @@ def ordered_steps(trajectory: Trajectory) -> list[Step]:
             "Number the steps of a trajectory in the order in which they happened.",
         )
     return steps
+
+
+def _anchor(step: Step) -> str | None:
+    """The environment's name for the state, else one made from the exact tokens the model saw."""
+    if step.observation.anchor is not None:
+        return step.observation.anchor
+    ids = step.observation.prompt_ids
+    if ids is None:
+        return None
+    return "tokens:" + hashlib.blake2b(np.ascontiguousarray(ids, dtype=np.int32).tobytes(), digest_size=16).hexdigest()
 
 
 def _checked_reward(trajectory: Trajectory, step: Step) -> float:

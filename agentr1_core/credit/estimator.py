@@ -64,7 +64,13 @@ class Estimator(ABC):
 
     name: ClassVar[str]
     #: Whether ``CreditBatch`` must carry values, so that the backend has to train a critic.
-    needs_values: ClassVar[bool] = False
+    needs_values: bool = False
+    #: What the critic values: observations (``step_values``) or every state between tokens (``token_values``).
+    value_unit: Literal["step", "token"] = "step"
+    #: Whether ``CreditBatch`` must carry ``sampled_logprobs`` and ``teacher_logprobs``.
+    needs_teacher: bool = False
+    #: Whether trajectories are only compared within their group, so that a group of one says nothing.
+    compares_group: bool = True
     Settings: ClassVar[type[BaseModel]] = EstimatorSettings
 
     settings: Any

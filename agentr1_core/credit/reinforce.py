@@ -1,4 +1,4 @@
-"""The REINFORCE++ family: advantages whitened over all sampled tokens of the batch.
+"""REINFORCE, and the REINFORCE++ family: advantages whitened over all sampled tokens of the batch.
 
 Whitening is global, so a backend with several ranks joins their batches before it calls these estimators.
 """
@@ -7,12 +7,42 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
 from pydantic import BaseModel, Field
 
 from agentr1_core.credit.baseline import compare_returns, compared_trajectories
 from agentr1_core.credit.batch import CreditBatch
 from agentr1_core.credit.estimator import Credit, CriticFreeSettings, Estimator
 from agentr1_core.credit.whiten import whiten
+
+
+class ReinforceSettings(CriticFreeSettings):
+    """Settings of ``reinforce``."""
+
+    #: Discount from one step to the next.
+    gamma: float = Field(default=1.0, ge=0, le=1)
+
+
+class Reinforce(Estimator):
+    """``A_t = G_t = sum_k gamma^k r_{t+k}`` over the whole trajectory (Williams 1992), without any baseline.
+
+    Unbiased at ``gamma=1`` and needs no group, but its variance is the largest of all.
+    """
+
+    name: ClassVar[str] = "reinforce"
+    compares_group = False
+    Settings: ClassVar[type[BaseModel]] = ReinforceSettings
+    settings: ReinforceSettings
+
+    def estimate(self, batch: CreditBatch) -> Credit:
+        """Advantages ``(T,)``; zero for trajectories without a reward."""
+        compared = compared_trajectories(batch, self.settings.truncated)
+        returns = batch.returns_to_go(self.settings.gamma)
+        return Credit(
+            advantages=batch.steps_to_tokens(np.where(compared.included[batch.trajectory], returns, 0.0)),
+            masked=compared.masked_tokens,
+            counters=compared.counters,
+        )
 
 
 class ReinforcePPSettings(CriticFreeSettings):
@@ -30,6 +60,7 @@ class ReinforcePP(Estimator):
     """
 
     name: ClassVar[str] = "reinforce_pp"
+    compares_group = False
     Settings: ClassVar[type[BaseModel]] = ReinforcePPSettings
     settings: ReinforcePPSettings
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentr1_core.backend import TrainingJob
 from agentr1_core.config.schema import RunConfig
+from agentr1_core.credit import ESTIMATORS
 from agentr1_core.engine import SamplingParams
 from agentr1_core.episode import RolloutLimits
 from agentr1_core.job.material import find_model, find_warm_start, load_train_and_eval
@@ -84,10 +85,12 @@ def build_job(config: RunConfig, plugins: PluginManager, run_dir: Path, *, resum
 def cautions(config: RunConfig) -> list[str]:
     """What a run file allows but its writer should know before the run starts."""
     said = []
-    if config.algorithm.group_size == 1 and config.algorithm.estimator.name != "reinforce_pp":
+    known = ESTIMATORS.get(config.algorithm.estimator.name)
+    if config.algorithm.group_size == 1 and known is not None and known.compares_group:
         said.append(
             f"algorithm.group_size is 1: '{config.algorithm.estimator.name}' compares the trajectories of a group, so "
-            "every advantage is 0 and nothing is learned. Raise it, or use the estimator `reinforce_pp`."
+            "every advantage is 0 and nothing is learned. Raise it, or use an estimator without groups, such as "
+            "`reinforce_pp`."
         )
     if config.algorithm.shuffle_advantages:
         said.append("algorithm.shuffle_advantages is on: this is the negative control, which must not learn.")

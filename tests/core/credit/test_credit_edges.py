@@ -11,7 +11,9 @@ from agentr1_core.credit.whiten import whiten
 from agentr1_core.errors import ConfigError, EnvError, RewardError
 from agentr1_core.mdp import Group, StopReason, Trajectory
 
-GROUP_RELATIVE = ["grpo", "dr_grpo", "rloo", "reinforce_pp_baseline", "step_grpo"]
+GROUP_RELATIVE = ["grpo", "dr_grpo", "rloo", "reinforce_pp_baseline", "step_grpo", "gigpo"]
+WITHOUT_GROUPS = ["reinforce", "reinforce_pp"]
+CRITIC_FREE = [*GROUP_RELATIVE, *WITHOUT_GROUPS]
 
 
 def estimate(name, *groups, **settings):
@@ -65,7 +67,7 @@ def test_a_missing_reward_counts_as_zero_where_another_exists(make_group):
     assert some.counters["credit/unscorable"] == 0
 
 
-@pytest.mark.parametrize("name", [*GROUP_RELATIVE, "reinforce_pp"])
+@pytest.mark.parametrize("name", CRITIC_FREE)
 def test_a_trajectory_without_any_reward_is_no_part_of_the_baseline(name, make_group):
     rest = {"A": [(1, 2)], "B": [(0, 1)]}
     without = estimate(name, make_group("g", rest))
@@ -80,7 +82,7 @@ def test_a_group_that_shrinks_to_one_scorable_trajectory_is_a_group_of_one(make_
     assert credit.counters["credit/groups_of_one"] == 1
 
 
-@pytest.mark.parametrize("name", [*GROUP_RELATIVE, "reinforce_pp"])
+@pytest.mark.parametrize("name", CRITIC_FREE)
 def test_truncated_trajectories_are_returns_or_left_out(name, make_group):
     trajectories = {"A": [(1, 2)], "B": [(0, 1)], "C": [(0.25, 1), (0.5, 2)]}
     finished = estimate(name, make_group("g", trajectories))
@@ -129,7 +131,7 @@ def test_a_trajectory_needs_steps_and_an_id_of_its_own(make_group):
 
 
 def test_nothing_at_all_and_steps_without_tokens(make_group):
-    for name in ESTIMATORS:
+    for name in CRITIC_FREE:
         assert estimate(name).advantages.shape == (0,)
         assert estimate(name, make_group("g", {"A": [(1, 0)], "B": [(0, 0)]})).advantages.shape == (0,)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agentr1_core.credit import ESTIMATORS, CreditBatch
 
 TRAJECTORY_LEVEL = ["grpo", "dr_grpo", "rloo", "reinforce_pp_baseline"]
-ALL = [*TRAJECTORY_LEVEL, "reinforce_pp", "step_grpo"]
+ALL = [*TRAJECTORY_LEVEL, "reinforce", "reinforce_pp", "step_grpo", "gigpo"]
 
 #: Rewards in eighths, so that a spread is either none or a real one.
 REWARDS = st.integers(-8, 8).map(lambda n: n / 8)

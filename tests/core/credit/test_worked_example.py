@@ -9,6 +9,7 @@ from agentr1_core.credit import (
     RLOO,
     CreditBatch,
     DrGRPO,
+    Reinforce,
     ReinforcePP,
     ReinforcePPBaseline,
     StepGRPO,
@@ -75,6 +76,13 @@ def test_reinforce_pp_discounts_over_the_whole_trajectory(worked_groups):
     close(ReinforcePP({"gamma": 0.9}).estimate(batch).advantages, (x - mean) / spread)
 
 
+def test_reinforce_is_the_discounted_return_to_go(worked_groups):
+    batch = CreditBatch.from_groups(worked_groups)
+    found = Reinforce({"gamma": 0.9}).estimate(batch).advantages
+    close(found, np.repeat([0.91, 0.9, 1, 0.5, 0, 0, 2], [2, 3, 1, 1, 2, 2, 1]))
+    close(Reinforce().estimate(batch).advantages[:6], [1.1, 1.1, 1, 1, 1, 1])
+
+
 def test_step_grpo_tells_steps_apart(worked_groups):
     # gamma 1: A 1.1, 1, 1; B .5, 0; C 0. Each trajectory weighs one: mean (3.1/3 + .25 + 0) / 3.
     credit = StepGRPO({"gamma": 1.0, "eps": 0.0}).estimate(CreditBatch.from_groups(worked_groups))
@@ -101,5 +109,15 @@ def test_step_grpo_favours_late_steps(make_group):
 
 
 def test_names():
-    assert set(ESTIMATORS) == {"grpo", "dr_grpo", "rloo", "reinforce_pp", "reinforce_pp_baseline", "step_grpo"}
+    critic_free = {
+        "grpo",
+        "dr_grpo",
+        "rloo",
+        "reinforce",
+        "reinforce_pp",
+        "reinforce_pp_baseline",
+        "step_grpo",
+        "gigpo",
+    }
+    assert set(ESTIMATORS) == {*critic_free, "step_gae", "token_gae", "distill"}
     assert all(ESTIMATORS[name].name == name for name in ESTIMATORS)
