@@ -27,13 +27,15 @@ class Credit:
     advantages: NDArray[np.float64]
     #: Value target of each token, ``(T,)``, from estimators with a critic.
     returns: NDArray[np.float64] | None = None
+    #: The critic's value when the tokens were sampled, ``(T,)``; a backend with a critic fills it in.
+    values: NDArray[np.float64] | None = None
     #: True for the tokens of truncated trajectories that must not be trained, ``(T,)``; ``None`` for none of them.
     masked: NDArray[np.bool_] | None = None
     #: What happened: ``credit/groups_of_one``, ``credit/zero_variance_groups``, ``credit/unscorable``, ...
     counters: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("returns", "masked"):
+        for name in ("returns", "values", "masked"):
             values = getattr(self, name)
             if values is not None and len(values) != len(self.advantages):
                 raise ValueError(f"Credit.{name} has {len(values)} entries for {len(self.advantages)} tokens.")

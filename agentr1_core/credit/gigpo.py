@@ -29,7 +29,7 @@ class GiGPOSettings(CriticFreeSettings):
 
 
 class GiGPO(Estimator):
-    """``A_it = A_i + w (G_it - mean_s) / (std_s + eps)`` (Feng et al., arXiv 2505.10978, equations 3 to 8).
+    """``A_it = A_i + w (G_it - mean_s) / (std_s + eps)`` (Feng et al., arXiv 2505.10978).
 
     ``A_i`` is GRPO's; ``G_it = sum_k gamma^k r_{i,t+k}``; mean and spread (n-1) run over all visits to the state s in
     the group, repeated visits by one trajectory included, as in the paper. A state visited once adds nothing. With a

@@ -5,6 +5,18 @@ from __future__ import annotations
 from agentr1_core.rows.layout import make_rows
 from agentr1_core.rows.ledger import Ledger
 from agentr1_core.rows.row import CONTEXT, RowBatch, TrainingRow
+from agentr1_core.rows.sequences import ScoringSequence, lay_out_sequences
 from agentr1_core.rows.weights import Totals, WeightMode, token_weights
 
-__all__ = ["CONTEXT", "Ledger", "RowBatch", "Totals", "TrainingRow", "WeightMode", "make_rows", "token_weights"]
+__all__ = [
+    "CONTEXT",
+    "Ledger",
+    "RowBatch",
+    "ScoringSequence",
+    "Totals",
+    "TrainingRow",
+    "WeightMode",
+    "lay_out_sequences",
+    "make_rows",
+    "token_weights",
+]

@@ -101,7 +101,7 @@ def _lay_out(group: Group, trajectory: Trajectory, run: Sequence[TrainedStep]) -
     completion: TokenArray = np.concatenate([last.prompt_ids[n_prompt:], last.action.token_ids]).astype(np.int32)
     n = len(completion)
     mask = np.zeros(n, dtype=np.bool_)
-    logprobs, advantages, returns = np.zeros((3, n), dtype=np.float32)
+    logprobs, advantages, returns, values = np.zeros((4, n), dtype=np.float32)
     span_ids, versions = np.full((2, n), CONTEXT, dtype=np.int32)
     for part in run:
         start = len(part.step.prompt_ids) - n_prompt
@@ -111,6 +111,8 @@ def _lay_out(group: Group, trajectory: Trajectory, run: Sequence[TrainedStep]) -
         advantages[span] = np.where(part.mask, part.advantages, 0.0)
         if part.returns is not None:
             returns[span] = np.where(part.mask, part.returns, 0.0)
+        if part.values is not None:
+            values[span] = np.where(part.mask, part.values, 0.0)
         span_ids[span] = part.step.index
         versions[span] = part.versions
     return TrainingRow(
@@ -126,4 +128,5 @@ def _lay_out(group: Group, trajectory: Trajectory, run: Sequence[TrainedStep]) -
         group_id=group.id,
         step_indices=tuple(part.step.index for part in run),
         sampling=first.action.sampling,
+        values=values if run[0].values is not None else None,
     )

@@ -49,6 +49,9 @@ class TrainingRow:
     #: How the tokens were sampled (temperature, top_p, ...), as the first step recorded it; alike in merged steps
     #: but for the seed.
     sampling: Mapping[str, Any]
+    #: The critic's value of each token when it was sampled, ``(C,)`` float32, if there is a critic; 0 where the mask
+    #: is False.
+    values: FloatArray | None = None
 
     def __len__(self) -> int:
         """P + C."""

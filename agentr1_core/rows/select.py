@@ -48,6 +48,7 @@ class TrainedStep:
     advantages: FloatArray
     returns: FloatArray | None
     versions: NDArray[np.int32]
+    values: FloatArray | None = None
 
 
 @dataclass(slots=True)
@@ -123,7 +124,8 @@ def _select_tokens(
     if not left:
         return None
     returns = None if credit.returns is None else credit.returns[tokens].astype(np.float32)
-    return TrainedStep(step, mask, advantages, returns, versions)
+    values = None if credit.values is None else credit.values[tokens].astype(np.float32)
+    return TrainedStep(step, mask, advantages, returns, versions, values)
 
 
 def _stale(trajectory: Trajectory, step: Step, versions: NDArray[np.int32], rules: Selection) -> NDArray[np.bool_]:

@@ -27,6 +27,10 @@ from transformers import (
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging as hf_logging
 
+from agentr1_backend_trl.critic import CriticSettings
+from agentr1_backend_trl.global_credit import as_estimator
+from agentr1_backend_trl.policy_loss import PolicyLoss
+from agentr1_backend_trl.startup import check_extras
 from agentr1_backend_trl.trainer import StepGRPOTrainer
 from agentr1_backend_trl.trl_settings import grpo_config, sft_config
 from agentr1_backend_trl.warm_start import warm_start
@@ -42,6 +46,8 @@ SMALL_MODEL = 5_000_000
 class TRLBackend(TrainingBackend):
     """Step-level GRPO and its relatives on TRL. Settings are the fields of ``trl.GRPOConfig``, and:
 
+    ``loss`` (a loss of agentr1 in place of ``loss_type``, by name or with its settings), ``critic`` (settings of the
+    critic, for estimators with values), ``teacher`` (a model to distil from, for ``distill``),
     ``rows_per_forward`` (rows of one forward and backward), ``importance_cap``, ``engine_weights`` (``state_dict`` or
     ``file``), ``lora`` (arguments of ``peft.LoraConfig``), ``dtype`` (of the weights; ``float32`` by default, as in
     TRL), ``threads`` (of the CPU where there is no GPU; one for models below five million parameters).
@@ -53,13 +59,17 @@ class TRLBackend(TrainingBackend):
     def capabilities(self) -> BackendCapabilities:
         """What it can do."""
         return BackendCapabilities(
-            merges=frozenset({"none", "linear"}), values=False, warm_start=True, resume=True, distributed=True
+            merges=frozenset({"none", "linear"}), values=True, warm_start=True, resume=True, distributed=True
         )
 
     def check(self, job: TrainingJob) -> None:
         """Refuse a job that cannot be done, TRL's own settings included, before anything is loaded."""
         super().check(job)
-        grpo_config(job, job.run_dir / "trainer", _state().num_processes)
+        args = grpo_config(job, job.run_dir / "trainer", _state().num_processes)
+        told = job.settings
+        loss = None if told.get("loss") is None else PolicyLoss.of(told["loss"])
+        CriticSettings.of(told.get("critic"))
+        check_extras(args, as_estimator(job.estimator), loss, told.get("critic"), told.get("teacher"))
         if job.warm_start is not None:
             sft_config(job.warm_start.settings, job.run_dir / "warm_start", job.seed)
 
@@ -123,6 +133,9 @@ class TRLBackend(TrainingBackend):
             min_group_size=job.min_group_size,
             rows_per_forward=job.settings.get("rows_per_forward"),
             importance_cap=job.settings.get("importance_cap"),
+            loss=job.settings.get("loss"),
+            critic=job.settings.get("critic"),
+            teacher=job.settings.get("teacher"),
             shuffle_advantages=job.shuffle_advantages,
             hooks=job.hooks,
         )

@@ -68,6 +68,7 @@ class UpdateReporting:
         names = ["entropy", "clip_ratio/low_mean", "clip_ratio/high_mean", "drift", "logprob_gap"]
         names += ["kl"] if self.beta != 0.0 else []
         names += ["sampling/importance_sampling_ratio/mean"] if self.corrects_engine else []
+        names += ["ratio_capped"] if self.policy_loss is not None else []
         tokens, self.tokens = self.tokens, TokenFigures()
         figures = tokens.reduce(self.accelerator, names)
         figures["clip_ratio/region_mean"] = figures["clip_ratio/low_mean"] + figures["clip_ratio/high_mean"]
@@ -76,6 +77,8 @@ class UpdateReporting:
     def close_step(self: Any) -> None:
         """All parts of an optimiser step are in: note its figures."""
         self._step_figures = self.reduce_tokens()
+        if self.critic is not None:
+            self._step_figures.update(self.critic.step())
         logged = self._metrics["train"]
         logged["step_time"].append(self._current_train_step_time)
         self._step_figures["learning_rate"] = float(self._get_learning_rate())
@@ -142,11 +145,15 @@ class UpdateReporting:
         if self.args.should_save:
             folder = Path(self._get_output_dir(trial=trial)) / f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}"
             (folder / LEDGER_FILE).write_text(json.dumps(asdict(self.ledger)))
+            if self.critic is not None:
+                self.critic.save(folder)
 
     def _load_optimizer_and_scheduler(self: Any, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None and (Path(checkpoint) / LEDGER_FILE).is_file():
             self.ledger = Ledger(**json.loads((Path(checkpoint) / LEDGER_FILE).read_text()))
+        if checkpoint is not None and self.critic is not None:
+            self.critic.load(Path(checkpoint))
 
     def report_update(self: Any) -> None:
         """Note the figures of the optimiser step that just ended, and tell the hooks."""

@@ -23,7 +23,8 @@ class Chunk(dict[str, Any]):
     ``prompt_ids``, ``prompt_mask`` (B, P); ``completion_ids``, ``completion_mask``, ``loss_mask`` (1 where a token
     trains), ``advantages``, ``weights`` (the token's weight in the loss of the optimiser step over all ranks),
     ``sampling_logps``, ``span_ids`` (B, C); later ``old_logps``, ``ref_logps``, ``is_ratio`` (B, C). Plain numbers:
-    ``window_tokens`` (trained tokens of the window on all ranks) and ``share`` (1 / chunks of the part).
+    ``window_tokens`` and ``window_steps`` (what trains in the window on all ranks) and ``share`` (1 / chunks of the
+    part). With a critic also ``returns`` and ``old_values`` (B, C).
     """
 
 
@@ -51,7 +52,7 @@ def make_chunk(
     def field(name: str, missing: float) -> list[Any]:
         return [[missing] if row is None else getattr(row, name) for row in rows]
 
-    return Chunk(
+    chunk = Chunk(
         prompt_ids=left(prompts, pad_token_id, torch.long),
         prompt_mask=left([np.ones(len(ids)) for ids in prompts], 0, torch.long),
         completion_ids=right(completions, pad_token_id, torch.long),
@@ -64,6 +65,10 @@ def make_chunk(
         window_tokens=window_tokens,
         share=share,
     )
+    if any(row is not None and row.values is not None for row in rows):
+        for name, source in (("returns", "returns"), ("old_values", "values")):
+            chunk[name] = right(field(source, 0.0), 0.0, torch.float32)
+    return chunk
 
 
 def _pad(

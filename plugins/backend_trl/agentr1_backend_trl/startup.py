@@ -65,6 +65,51 @@ def check_settings(args: Any, merge: str) -> None:
                 )
 
 
+def check_extras(args: Any, estimator: Any, loss: Any, critic: Any, teacher: Any) -> None:
+    """Refuse a loss, a critic or a teacher that would not do what it says.
+
+    Raises:
+        ConfigError: Naming what is set or missing, and the mend.
+    """
+    if critic is not None and not estimator.needs_values:
+        raise ConfigError(
+            f"A critic is set up, but estimator '{estimator.name}' reads no values.",
+            "Use 'step_gae' or 'token_gae', or remove `critic`.",
+        )
+    if estimator.needs_teacher != (teacher is not None):
+        raise ConfigError(
+            f"Estimator '{estimator.name}' "
+            + ("needs a teacher, and none is named." if teacher is None else "has no use for a teacher."),
+            "Name one: `teacher`." if teacher is None else "Use 'distill', or remove `teacher`.",
+        )
+    if loss is None:
+        return
+    for field, idle, mend in (
+        ("importance_sampling_level", args.importance_sampling_level != "token", "Use loss='gspo'."),
+        ("off_policy_mask_threshold", args.off_policy_mask_threshold is not None, "Remove it."),
+        ("delta", args.delta is not None, "Use the loss's dual_clip."),
+    ):
+        if idle:
+            raise ConfigError(f"GRPOConfig.{field} belongs to TRL's losses, and `loss` replaces them.", mend)
+
+
+def check_critic(args: Any, *, sharded: bool) -> None:
+    """Refuse what would give the critic wrong gradients.
+
+    Raises:
+        ConfigError: Weights are sharded, or gradients are scaled for fp16.
+    """
+    if sharded:
+        raise ConfigError(
+            "A critic does not work under ZeRO-3 or FSDP: it is neither sharded nor can it read a sharded policy.",
+            "Use DDP or ZeRO-2, or an estimator without values, such as 'grpo'.",
+        )
+    if args.fp16:
+        raise ConfigError(
+            "A critic does not work with fp16=True: its optimiser does not unscale gradients.", "Use bf16, or neither."
+        )
+
+
 def check_dataset(dataset: Any, n_prompts: int) -> None:
     """Refuse a data set that cannot fill one batch, from which TRL would silently train nothing.
 

@@ -68,7 +68,7 @@ def play_batch(trainer: Any, inputs: Sequence[dict[str, Any]], stream: str, *, t
     least = min(trainer.min_group_size, size) if training else 1
     found = replace(found, groups=leave_out_small_groups(found.groups, least))
     shuffle = (trainer.args.seed, *stream.encode()) if trainer.shuffle_advantages and training else None
-    credit = estimate_globally(trainer.estimator, found.groups, rank, shuffle=shuffle)
+    credit = estimate_globally(trainer.estimator, trainer.credit_batch(found.groups), rank, shuffle=shuffle)
     rows = make_rows(found.groups, credit.own, merge=trainer.merge)
     ledger, merged = pooled_ledger(rows)
     figures = {
@@ -162,6 +162,8 @@ def lay_out_batch(
             ]
             for part in cut
         ]
+        for chunk in (chunk for part in parts[-parts_per_window:] for chunk in part):
+            chunk["window_steps"] = totals.steps
     return parts
 
 

@@ -19,22 +19,28 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing, unwrap_model_for_generation
 from trl.trainer.utils import get_config_model_id
 
+from agentr1_backend_trl.critic import Critic, CriticSettings
 from agentr1_backend_trl.episodes import Player, as_renderer, make_playable, sampling_from_args
 from agentr1_backend_trl.global_credit import as_estimator
 from agentr1_backend_trl.importance import ImportanceCorrection
 from agentr1_backend_trl.loss_plan import plan_loss
+from agentr1_backend_trl.policy_loss import PolicyLoss, loss_scale, own_loss
 from agentr1_backend_trl.reference import reference_logps
 from agentr1_backend_trl.reporting import UpdateReporting
 from agentr1_backend_trl.reward_functions import refuse_non_numbers
 from agentr1_backend_trl.rows_to_tensors import Chunk
-from agentr1_backend_trl.startup import check_dataset, check_engine, check_settings
+from agentr1_backend_trl.scoring import add_teacher, add_values
+from agentr1_backend_trl.startup import check_critic, check_dataset, check_engine, check_extras, check_settings
 from agentr1_backend_trl.step_batch import check_some_usable, lay_out_batch, play_batch
 from agentr1_backend_trl.step_loss import step_loss
+from agentr1_backend_trl.teacher import Teacher
 from agentr1_backend_trl.weight_push import push_weights
 from agentr1_backend_trl.windows import plan_schedule
+from agentr1_core.credit import CreditBatch
 from agentr1_core.engine import InferenceEngine, SamplingParams
 from agentr1_core.episode import RolloutLimits
 from agentr1_core.errors import ConfigError
+from agentr1_core.mdp import Group
 from agentr1_core.metrics import is_success
 from agentr1_core.reward import RewardSum
 from agentr1_core.rollout import Play
@@ -69,6 +75,9 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         rows_per_forward: Rows of one forward and backward; ``per_device_train_batch_size`` by default.
         importance_cap: For an engine with weights of its own, the largest ``pi_trainer / pi_engine`` of a token;
             by default TRL's ``vllm_importance_sampling_*`` settings decide.
+        loss: A loss of agentr1 in place of ``loss_type``, by name or with its settings; see ``PolicyLoss``.
+        critic: Settings of the critic, for estimators with values; see ``CriticSettings``.
+        teacher: A model, folder or hub id, for estimators with a teacher.
         shuffle_advantages: Negative control: each trajectory gets the credit of a random one.
         hooks: Told of steps, trajectories, groups and updates, on the main process.
 
@@ -109,6 +118,9 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         min_group_size: int = 2,
         rows_per_forward: int | None = None,
         importance_cap: float | None = None,
+        loss: PolicyLoss | Mapping[str, Any] | str | None = None,
+        critic: CriticSettings | Mapping[str, Any] | None = None,
+        teacher: Any = None,
         shuffle_advantages: bool = False,
         hooks: Any = None,
     ) -> None:
@@ -129,8 +141,14 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         check_dataset(train_dataset, args.generation_batch_size // args.num_generations)
         args.remove_unused_columns = False  # every column belongs to the task
         self.schedule = plan_schedule(args.steps_per_generation, args.gradient_accumulation_steps)
-        self.loss_plan = plan_loss(args.loss_type, args.max_completion_length)
+        self.policy_loss = None if loss is None else PolicyLoss.of(loss)
+        self.loss_plan = (
+            plan_loss(args.loss_type, args.max_completion_length) if self.policy_loss is None else self.policy_loss.plan
+        )
         self.estimator = as_estimator(estimator, args.scale_rewards)
+        check_extras(args, self.estimator, self.policy_loss, critic, teacher)
+        self.critic: Critic | None = None
+        self.teacher: Teacher | None = None
         self.merge = merge
         self.min_group_size = min_group_size
         self.shuffle_advantages = shuffle_advantages
@@ -160,6 +178,12 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
             self.reward_weights = torch.ones(0)
 
         own = self.accelerator.unwrap_model(self.model)
+        if self.estimator.needs_values:
+            check_critic(args, sharded=self._dist.is_zero3 or self._dist.is_fsdp)
+            self.critic = Critic(CriticSettings.of(critic), own, self.estimator.value_unit, self.accelerator)
+        if self.estimator.needs_teacher:
+            size = own.get_input_embeddings().num_embeddings
+            self.teacher = Teacher(teacher, size, args.temperature, self.accelerator)
         if engine is None and self.use_vllm:
             from agentr1_backend_trl.vllm_engine import TRLVLLMEngine
 
@@ -183,7 +207,13 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
             route=self._engine_weights,
             cap=importance_cap,
         )
-        self._correction = None if live else ImportanceCorrection.from_args(args, importance_cap)
+        own_correction = None if self.policy_loss is None else self.policy_loss.engine_correction()
+        if live and own_correction is not None:
+            raise ConfigError(
+                "loss.correction has nothing to correct: the engine samples from the model in training itself.",
+                "Remove it, or use an engine with weights of its own.",
+            )
+        self._correction = None if live else own_correction or ImportanceCorrection.from_args(args, importance_cap)
         self.vllm_importance_sampling_correction = False  # folded into the advantages here, for every engine
         sampling = sampling or sampling_from_args(args)
         self.player = Player(
@@ -271,6 +301,17 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
                 push_weights("live", self, version, self.player.take_weights, self._tokenizer)
                 self._engine_version = version
             yield
+
+    def credit_batch(self, groups: Sequence[Group]) -> CreditBatch:
+        """What the estimator reads of this rank's groups, with values and a teacher's log-probs where it needs them."""
+        batch = CreditBatch.from_groups(groups)
+        where = {"rows_per_forward": self.rows_per_forward, "device": self.accelerator.device}
+        if self.critic is not None:
+            context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+            batch = add_values(batch, groups, self.critic.values, max_length=context, **where)
+        if self.teacher is not None:
+            batch = add_teacher(batch, groups, self.teacher.logps, **where)
+        return batch
 
     @property
     def corrects_engine(self) -> bool:
@@ -363,7 +404,14 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         return total
 
     def _compute_loss(self, model: Any, inputs: Chunk) -> torch.Tensor:
-        return step_loss(self, model, inputs, super()._compute_loss)
+        learns_values = self.critic is not None and self.model.training
+        if self.critic is not None and learns_values:
+            self.critic.watch_policy()
+        if self.policy_loss is not None:
+            loss = own_loss(self, model, inputs)
+        else:
+            loss = step_loss(self, model, inputs, super()._compute_loss)
+        return loss + self.critic.loss(inputs, loss_scale(self)) if self.critic and learns_values else loss
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         result = super()._get_per_token_logps_and_entropies(*args, **kwargs)

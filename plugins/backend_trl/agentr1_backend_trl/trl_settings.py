@@ -29,6 +29,9 @@ OWN_SETTINGS: Mapping[str, tuple[type, ...]] = {
     "lora": (Mapping,),
     "dtype": (str,),
     "threads": (int,),
+    "loss": (str, Mapping),
+    "critic": (Mapping,),
+    "teacher": (str,),
 }
 _PLAIN = {bool, int, float, str, NoneType}
 #: What the run file says elsewhere.
