@@ -67,6 +67,8 @@ def run(name, n_processes, config=None, dataset=None, **arguments):
     figures = dict(trainer.last_update)
     if name == "reward functions":
         figures["eval_reward"] = trainer.evaluate()["eval_reward"]
+    if trainer.critic is not None:  # after its own step, whose gradients were averaged over the ranks
+        gradients.found.append(torch.cat([p.detach().reshape(-1) for p in trainer.critic.parameters]))
     return {"gradients": gradients.found, "figures": figures, "ledger": trainer.ledger}
 
 
@@ -81,6 +83,13 @@ def scenarios(n):
         "accumulation": run("accumulation", n, {"gradient_accumulation_steps": 4}),
         "reward functions": run("reward functions", n, reward_funcs=longest),
         "idle rank": run("idle rank", n, None, tiny.Dataset.from_list(unlucky)),
+        "separate critic": run("separate critic", n, estimator="step_gae", critic={"learning_rate": 1e-2}),
+        "shared critic": run(
+            "shared critic", n, {"gradient_accumulation_steps": 2}, estimator="token_gae", critic={"kind": "shared"}
+        ),
+        "critic, idle rank": run(
+            "critic, idle rank", n, {"max_steps": 2}, tiny.Dataset.from_list(unlucky), estimator="step_gae", loss="gspo"
+        ),
     }
 
 

@@ -18,6 +18,9 @@ SCENARIOS = (
     "accumulation",
     "reward functions",
     "idle rank",
+    "separate critic",
+    "shared critic",
+    "critic, idle rank",
 )
 
 
