@@ -119,6 +119,49 @@ def create_app() -> typer.Typer:
 
         command(run_dir)
 
+    app.add_typer(_lab_app(), name="lab")
+    return app
+
+
+def _lab_app() -> typer.Typer:
+    """The commands under ``agentr1 lab``."""
+    app = typer.Typer(help="Experiments on tasks whose answer is known.", no_args_is_help=True)
+
+    @app.callback()
+    def root() -> None:
+        pass
+
+    @app.command()
+    def bias(
+        ctx: typer.Context,
+        estimator: Annotated[str, typer.Argument(help="A credit estimator, by name.", show_default=False)],
+        settings: Annotated[Optional[list[str]], typer.Option("--set", help="A setting: gamma=0.9")] = None,  # noqa: UP045
+        batches: Annotated[int, typer.Option("--batches", min=2, help="Gradients to draw.")] = 20_000,
+        group_size: Annotated[int, typer.Option("--group-size", min=1, help="Episodes of a group.")] = 8,
+        average: Annotated[str, typer.Option("--average", help="How token losses are averaged.")] = (
+            "traj-mean-token-sum"
+        ),
+        critic: Annotated[str, typer.Option("--critic", help="Values it sees: exact or none.")] = "exact",
+        seed: Annotated[int, typer.Option("--seed", help="Of all that is drawn.")] = 0,
+        plot: Annotated[Optional[Path], typer.Option("--plot", help="Write a picture (SVG).")] = None,  # noqa: UP045
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programmes.")] = False,
+    ) -> None:
+        """Measure bias and variance of an estimator's gradient: agentr1 lab bias grpo --plot grpo.svg"""
+        from agentr1_core.cli.lab import bias as command
+
+        command(
+            estimator,
+            ctx.obj,
+            settings=settings or (),
+            batches=batches,
+            group_size=group_size,
+            average=average,
+            critic=critic,
+            seed=seed,
+            plot=plot,
+            as_json=as_json,
+        )
+
     return app
 
 
