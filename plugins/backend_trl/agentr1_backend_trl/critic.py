@@ -82,7 +82,8 @@ class Critic:
         if settings.kind == "separate":
             self._own["backbone"] = _separate_backbone(settings, policy).float().eval()
             self._own["backbone"].requires_grad_(True)
-        head = nn.Linear(int(policy.config.get_text_config().hidden_size), 1)
+        reader = self._own["backbone"] if settings.kind == "separate" else policy
+        head = nn.Linear(int(reader.config.get_text_config().hidden_size), 1)
         nn.init.zeros_(head.weight)  # every value starts at 0, on every rank
         nn.init.zeros_(head.bias)
         self._own["head"] = head
@@ -222,8 +223,16 @@ def _separate_backbone(settings: CriticSettings, policy: Any) -> Any:
     from transformers import AutoModel
 
     try:
-        return AutoModel.from_pretrained(settings.model, dtype=torch.float32)
+        found = AutoModel.from_pretrained(settings.model, dtype=torch.float32)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"critic.model: '{settings.model}' cannot be loaded: {error}", "Name a folder or a hub id of a model."
         ) from error
+    sizes = [model.get_input_embeddings().num_embeddings for model in (found, policy)]
+    if sizes[0] != sizes[1]:
+        raise ConfigError(
+            f"critic.model: '{settings.model}' has {sizes[0]} token embeddings, the policy {sizes[1]}; token ids would "
+            "not mean the same.",
+            "Use a model of the same family.",
+        )
+    return found

@@ -93,12 +93,18 @@ def check_extras(args: Any, estimator: Any, loss: Any, critic: Any, teacher: Any
             raise ConfigError(f"GRPOConfig.{field} belongs to TRL's losses, and `loss` replaces them.", mend)
 
 
-def check_critic(args: Any, *, sharded: bool) -> None:
+def check_critic(args: Any, kind: str, merge: str, *, sharded: bool) -> None:
     """Refuse what would give the critic wrong gradients.
 
     Raises:
-        ConfigError: Weights are sharded, or gradients are scaled for fp16.
+        ConfigError: Weights are sharded, gradients are scaled for fp16, or the policy's hidden states are not those of
+            padded rows.
     """
+    if kind == "shared" and merge not in ("none", "linear"):
+        raise ConfigError(
+            f"A critic that shares the policy's backbone reads padded rows, which merge='{merge}' does not run.",
+            "Set merge='linear', or the critic's kind to 'separate'.",
+        )
     if sharded:
         raise ConfigError(
             "A critic does not work under ZeRO-3 or FSDP: it is neither sharded nor can it read a sharded policy.",

@@ -179,8 +179,9 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
 
         own = self.accelerator.unwrap_model(self.model)
         if self.estimator.needs_values:
-            check_critic(args, sharded=self._dist.is_zero3 or self._dist.is_fsdp)
-            self.critic = Critic(CriticSettings.of(critic), own, self.estimator.value_unit, self.accelerator)
+            told = CriticSettings.of(critic)
+            check_critic(args, told.kind, merge, sharded=self._dist.is_zero3 or self._dist.is_fsdp)
+            self.critic = Critic(told, own, self.estimator.value_unit, self.accelerator)
         if self.estimator.needs_teacher:
             size = own.get_input_embeddings().num_embeddings
             self.teacher = Teacher(teacher, size, args.temperature, self.accelerator)

@@ -191,3 +191,48 @@ def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path, tiny):
     tokenizer.save_pretrained(job.model)
     with pytest.raises(ConfigError, match="only 264 embeddings"):
         TRLBackend().train(job)
+
+
+def test_a_job_with_a_critic_is_resumed_with_it(tmp_path, tiny):
+    settings = {"learning_rate": 1e-3, "loss": "gspo", "critic": {"kind": "shared", "learning_rate": 1e-2}}
+    job = job_in(tmp_path, tiny, save_every=1, settings=settings, estimator=ESTIMATORS["step_gae"]({"gamma": 0.99}))
+    TRLBackend().train(job)
+    assert (tmp_path / "run" / "trainer" / "checkpoint-2" / "critic.pt").is_file()
+    seen = []
+
+    class Log:
+        def agentr1_update(self, *, metrics, step):
+            seen.append((step, metrics["critic/value"]))
+
+        def agentr1_group(self, **_):
+            pass
+
+        agentr1_step = agentr1_trajectory = agentr1_group
+
+    result = TRLBackend().train(replace(job, resume=True, updates=3, hooks=Log()))
+    assert result.updates == 3
+    ((step, value),) = seen
+    assert step == 3
+    assert value != 0  # a new critic's values are all zero
+
+
+def test_a_job_with_a_teacher(tmp_path, tiny):
+    tiny.model(seed=5).save_pretrained(tmp_path / "teacher")
+    settings = {"learning_rate": 1e-3, "teacher": str(tmp_path / "teacher"), "loss": {"name": "ppo", "clip_high": 0.3}}
+    result = TRLBackend().train(job_in(tmp_path, tiny, settings=settings, estimator=ESTIMATORS["distill"]()))
+    assert result.ledger["trained"] == result.ledger["sampled"] > 0
+
+
+@pytest.mark.parametrize(
+    ("estimator", "settings", "said"),
+    [
+        ("grpo", {"critic": {}}, "reads no values"),
+        ("step_gae", {"critic": {"kind": "both"}}, "kind"),
+        ("distill", {}, "needs a teacher"),
+        ("grpo", {"loss": {"name": "gsop"}}, "loss"),
+        ("grpo", {"loss": 3}, r"backend\.loss"),
+    ],
+)
+def test_losses_critics_and_teachers_are_checked_before_anything_is_loaded(tmp_path, tiny, estimator, settings, said):
+    with pytest.raises(ConfigError, match=said):
+        TRLBackend().check(job_in(tmp_path, tiny, estimator=ESTIMATORS[estimator](), settings=settings))

@@ -258,3 +258,35 @@ def test_an_idle_rank_has_an_empty_batch(make_trainer):
     batch = trainer.credit_batch(())
     assert isinstance(batch, CreditBatch)
     assert len(batch.step_values) == len(batch.next_values) == len(batch.token_values) == 0
+
+
+@pytest.mark.parametrize("settings", [{"gradient_checkpointing": True}, {"gradient_accumulation_steps": 4}])
+@BOTH
+def test_how_a_step_is_computed_does_not_matter(make_trainer, kind, settings):
+    settings = dict(settings)
+    if "gradient_accumulation_steps" in settings:
+        settings["per_device_train_batch_size"] = 2
+    told = {"estimator": "token_gae", "critic": {"kind": kind}}
+    plain, _, gradient = train_one(make_trainer, **told)
+    other, _, same = train_one(make_trainer, settings, rows_per_forward=1, **told)
+    assert apart(same, gradient) < 1e-4
+    for figure in ("critic/loss", "critic/grad_norm", "critic/explained_variance"):
+        assert other.last_update[figure] == pytest.approx(plain.last_update[figure], rel=1e-3, abs=1e-6)
+
+
+def test_a_head_on_a_policy_with_an_adapter(make_trainer):
+    """The backbone's adapter learns from the value loss; a separate critic must name its own model."""
+    from peft import LoraConfig
+
+    adapter = LoraConfig(task_type="CAUSAL_LM", r=4, target_modules=["q_proj"])
+    trainer, _, gradient = train_one(make_trainer, estimator="step_gae", critic={"kind": "shared"}, peft_config=adapter)
+    assert np.isfinite(trainer.last_update["critic/loss"])
+    assert gradient.norm() > 0
+    with pytest.raises(ConfigError, match=r"critic\.model"):
+        make_trainer(estimator="step_gae", critic={"kind": "separate"}, peft_config=adapter)
+
+
+def test_a_separate_critic_from_a_model_of_its_own(make_trainer, tiny, tmp_path):
+    tiny.model(seed=4, hidden=16).save_pretrained(tmp_path / "small")
+    trainer, _, _ = train_one(make_trainer, estimator="step_gae", critic={"model": str(tmp_path / "small")})
+    assert trainer.last_update["critic/grad_norm"] > 0
