@@ -12,7 +12,7 @@ from agentr1_core.errors import ConfigError
 from agentr1_core.lab import StoppingMDP, draw_bias, measure_bias
 from agentr1_core.lab.mdp import ANSWER, SEARCH, SEARCH_COST
 
-N = 3000
+N = 2000
 
 
 def expected_return(preferences, success):

@@ -15,8 +15,7 @@ spec.loader.exec_module(tools)
 apart, log_probs, train_one = tools.apart, tools.log_probs, tools.train_one
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-@pytest.mark.parametrize("merge", ["linear", "none"])
+@pytest.mark.parametrize(("merge", "temperature"), [("linear", 0.7), ("none", 1.0)])
 def test_each_token_is_judged_by_the_teacher(make_trainer, tiny, merge, temperature):
     """The advantage is what the teacher, reading the step's own prompt and action, says of each token."""
     dataset, teacher = tiny.dataset(append=True), tiny.model(seed=5)
