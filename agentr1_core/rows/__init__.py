@@ -5,6 +5,20 @@ from __future__ import annotations
 from agentr1_core.rows.layout import make_rows
 from agentr1_core.rows.ledger import Ledger
 from agentr1_core.rows.row import CONTEXT, RowBatch, TrainingRow
+from agentr1_core.rows.tree import TokenTree, build_tree, count_unique, plan_trees
 from agentr1_core.rows.weights import Totals, WeightMode, token_weights
 
-__all__ = ["CONTEXT", "Ledger", "RowBatch", "Totals", "TrainingRow", "WeightMode", "make_rows", "token_weights"]
+__all__ = [
+    "CONTEXT",
+    "Ledger",
+    "RowBatch",
+    "TokenTree",
+    "Totals",
+    "TrainingRow",
+    "WeightMode",
+    "build_tree",
+    "count_unique",
+    "make_rows",
+    "plan_trees",
+    "token_weights",
+]
