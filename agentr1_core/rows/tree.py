@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,7 +155,7 @@ def _shared_with_previous(rows: Sequence[TokenArray], order: Sequence[int]) -> l
     """How many tokens each row shares with the one before it in the order; 0 for the first."""
     if not order:
         return []
-    return [0, *(_common(rows[a], rows[b]) for a, b in zip(order, order[1:], strict=False))]
+    return [0, *(_common(rows[a], rows[b]) for a, b in pairwise(order))]
 
 
 def _common(one: TokenArray, other: TokenArray) -> int:

@@ -28,7 +28,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging as hf_logging
 
 from agentr1_backend_trl.trainer import StepGRPOTrainer
-from agentr1_backend_trl.trl_settings import grpo_config, sft_config
+from agentr1_backend_trl.trl_settings import grpo_config, sft_config, tree_settings
 from agentr1_backend_trl.warm_start import warm_start
 from agentr1_core.backend import BackendCapabilities, TrainingBackend, TrainingJob, TrainingResult
 from agentr1_core.errors import ConfigError
@@ -42,9 +42,11 @@ SMALL_MODEL = 5_000_000
 class TRLBackend(TrainingBackend):
     """Step-level GRPO and its relatives on TRL. Settings are the fields of ``trl.GRPOConfig``, and:
 
-    ``rows_per_forward`` (rows of one forward and backward), ``importance_cap``, ``engine_weights`` (``state_dict`` or
-    ``file``), ``lora`` (arguments of ``peft.LoraConfig``), ``dtype`` (of the weights; ``float32`` by default, as in
-    TRL), ``threads`` (of the CPU where there is no GPU; one for models below five million parameters).
+    ``rows_per_forward`` (rows of one forward and backward), ``tree_tokens`` and ``tree_path`` (with ``merge: tree``,
+    the unique tokens of one forward, and how trees run: ``auto``, ``mask`` or ``kv``), ``importance_cap``,
+    ``engine_weights`` (``state_dict`` or ``file``), ``lora`` (arguments of ``peft.LoraConfig``), ``dtype`` (of the
+    weights; ``float32`` by default, as in TRL), ``threads`` (of the CPU where there is no GPU; one for models below
+    five million parameters).
     """
 
     name: ClassVar[str] = "trl"
@@ -53,7 +55,7 @@ class TRLBackend(TrainingBackend):
     def capabilities(self) -> BackendCapabilities:
         """What it can do."""
         return BackendCapabilities(
-            merges=frozenset({"none", "linear"}), values=False, warm_start=True, resume=True, distributed=True
+            merges=frozenset({"none", "linear", "tree"}), values=False, warm_start=True, resume=True, distributed=True
         )
 
     def check(self, job: TrainingJob) -> None:
@@ -112,6 +114,7 @@ class TRLBackend(TrainingBackend):
             tools=job.tools,
             estimator=job.estimator,
             merge=job.merge,
+            tree=tree_settings(job),
             limits=job.limits,
             engine=_engine(job, model, tokenizer),
             engine_weights=job.settings.get("engine_weights"),

@@ -1,5 +1,7 @@
 """The token tree: every unique token once, every row a path, by law and by example."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -75,7 +77,7 @@ def test_a_token_sees_exactly_its_ancestors_and_itself(lists):
 def test_segments_have_no_branch_inside(lists):
     tree = build_tree(as_rows(lists))
     bounds = [*tree.segment_starts().tolist(), len(tree)]
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         assert tree.parents[start + 1 : stop].tolist() == list(range(start, stop - 1))
         assert all(int(parent) + 1 not in range(start + 1, stop) for parent in tree.parents[stop:])
 
