@@ -15,7 +15,7 @@ from agentr1_core.errors import ConfigError, DataError
 _log = logging.getLogger(__name__)
 
 
-def check_settings(args: Any, merge: str, rows_per_forward: int | None = None) -> None:
+def check_settings(args: Any, merge: str, rows_per_forward: int | None = None, tree_path: str = "auto") -> None:
     """Refuse fields of ``GRPOConfig`` that step-level training cannot keep.
 
     Raises:
@@ -27,6 +27,11 @@ def check_settings(args: Any, merge: str, rows_per_forward: int | None = None) -
         raise ConfigError(
             f"rows_per_forward={rows_per_forward} bounds padded rows, and merge='tree' runs unique tokens.",
             "Remove it; for memory, bound the tokens of a forward with tree_tokens.",
+        )
+    if merge == "tree" and tree_path == "kv" and args.gradient_checkpointing:
+        raise ConfigError(
+            "tree_path='kv' does not work with gradient_checkpointing=True: recomputed layers lose the cache.",
+            "Use tree_path='mask' or 'auto', or turn gradient checkpointing off.",
         )
     for field, broken, mend in (
         ("temperature", args.temperature <= 0, "Train with a temperature above 0; greedy actions carry no gradient."),

@@ -131,14 +131,14 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             args = GRPOConfig(f"{name.split('/')[-1]}-GRPO")
         playable = make_playable(env=env, flow=flow, tools=tools, context=context)
-        check_settings(args, merge, rows_per_forward)
+        self.tree = tree or TreeSettings()
+        check_settings(args, merge, rows_per_forward, self.tree.path)
         check_dataset(train_dataset, args.generation_batch_size // args.num_generations)
         args.remove_unused_columns = False  # every column belongs to the task
         self.schedule = plan_schedule(args.steps_per_generation, args.gradient_accumulation_steps)
         self.loss_plan = plan_loss(args.loss_type, args.max_completion_length)
         self.estimator = as_estimator(estimator, args.scale_rewards)
         self.merge = merge
-        self.tree = tree or TreeSettings()
         self.min_group_size = min_group_size
         self.shuffle_advantages = shuffle_advantages
         self.rows_per_forward = rows_per_forward or args.per_device_train_batch_size
