@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from trl.models.utils import disable_gradient_checkpointing
 
 from agentr1_backend_trl.global_credit import GlobalCredit
 from agentr1_backend_trl.rows_to_tensors import Chunk
@@ -21,7 +22,7 @@ from agentr1_backend_trl.tree_chunk import TreeSettings
 from agentr1_core.credit import Credit, CreditBatch
 from agentr1_core.mdp import FloatArray, Group
 from agentr1_core.rollout import Collection
-from agentr1_core.rows import make_rows
+from agentr1_core.rows import Totals, make_rows, token_weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +52,34 @@ def noise_credit(groups: Sequence[Group], seed: int = 0) -> Credit:
     """A standard normal advantage for each sampled token, so that every token pulls on the gradient by itself."""
     n = CreditBatch.from_groups(groups).total_tokens
     return Credit(advantages=np.random.default_rng(seed).standard_normal(n))
+
+
+def part_of(groups: Sequence[Group], credit: Credit, pick: Callable[[int], bool]) -> tuple[list[Group], Credit]:
+    """The trajectories whose number is picked, with their credit."""
+    kept, advantages = [], []
+    number = start = 0
+    for group in groups:
+        members = []
+        for trajectory in group.trajectories:
+            stop = start + trajectory.n_sampled
+            if pick(number):
+                members.append(trajectory)
+                advantages.append(credit.advantages[start:stop])
+            number, start = number + 1, stop
+        kept.append(replace(group, trajectories=tuple(members), failed=()))
+    return kept, Credit(advantages=np.concatenate(advantages))
+
+
+def share_of_rank(trainer: Any, groups: Sequence[Group], credit: Credit, part: Sequence[Group], own: Credit) -> float:
+    """What the weights of a part must be multiplied by where all groups share the optimiser step.
+
+    All denominators of ``token_weights`` are products with a total, so that it is one number for all tokens.
+    """
+    plan = trainer.loss_plan
+    totals = Totals.of(make_rows(groups, credit))
+    rows = make_rows(part, own)
+    whole = token_weights(rows, plan.mode, plan.constant, totals)[0].max()
+    return float(whole / token_weights(rows, plan.mode, plan.constant)[0].max())
 
 
 def chunks_of(trainer: Any, groups: Sequence[Group], credit: Credit, layout: Layout) -> list[list[Chunk]]:
@@ -94,6 +123,11 @@ def replay(
         for chunk in (chunk for part in parts for chunk in part):
             if change is not None:
                 change(chunk)
+            with (
+                torch.no_grad(),
+                disable_gradient_checkpointing(trainer.model, trainer.args.gradient_checkpointing_kwargs),
+            ):
+                trainer._score_before_update(chunk, trainer.corrects_engine)
             loss, logps = _run(trainer, chunk)
             loss.backward()
             total += float(loss.detach())

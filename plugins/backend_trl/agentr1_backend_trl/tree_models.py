@@ -35,6 +35,11 @@ def check_tree_model(model: Any, *, aux_loss: bool = False, device: torch.device
         raise ConfigError(f"merge='tree' would be wrong for this model: {problem}", mend)
 
 
+def noise_in(model: Any) -> str | None:
+    """What makes two forwards of the same tokens differ in training, or ``None``."""
+    return next((problem for problem, _ in _noise_reasons(model)), None)
+
+
 def cache_argument(backbone: Any) -> str | None:
     """What the backbone's forward calls its key-value cache, by the version of transformers; ``None`` without one."""
     taken = inspect.signature(type(backbone).forward).parameters
