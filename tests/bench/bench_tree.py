@@ -6,6 +6,8 @@ are apart. Separate rows run one by one, so that no padding flatters the compari
 processor time, because wall time on a shared machine says little. Prints one JSON object as its last line.
 
     make bench-tree
+
+Names of shapes as arguments measure those alone; a path that ends in .svg gets a plot.
 """
 
 from __future__ import annotations
@@ -255,9 +257,29 @@ def measure(trainer, folder, group):
     return found, more
 
 
+def plot(results, path):
+    """Bars of what is saved, for docs/tree.md."""
+    import pygal
+
+    chart = pygal.Bar(
+        title="Separate rows / token tree",
+        y_title="times less",
+        width=900,
+        height=420,
+        print_values=True,
+        value_formatter=lambda value: f"{value:.1f}",
+        js=[],
+        disable_xml_declaration=True,
+    )
+    chart.x_labels = list(results)
+    for key, told in (("token_ratio", "tokens"), ("time_ratio", "forward and backward"), ("update_ratio", "update")):
+        chart.add(told, [found[key] for found in results.values()])
+    chart.render_to_file(path)
+
+
 def main():
     torch.set_num_threads(1)
-    only = sys.argv[1:]
+    only = [name for name in sys.argv[1:] if not name.endswith(".svg")]
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         trainer = build_trainer(folder, Layout("tree"))
@@ -271,6 +293,9 @@ def main():
             found, more = measure(trainer, folder, group)
             results[name] = {key: float(f"{found[key]:.3g}") if found[key] is not None else None for key in KEYS}
             print(name, json.dumps({**results[name], **more}), flush=True)
+    for path in sys.argv[1:]:
+        if path.endswith(".svg"):
+            plot(results, path)
     print(json.dumps(results))
 
 

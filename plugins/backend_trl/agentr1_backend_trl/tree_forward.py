@@ -35,9 +35,10 @@ def tree_logps(
         compute_entropy: Whether entropies are wanted.
     """
     causal = causal_lm(trainer.accelerator.unwrap_model(model))
-    if path == "auto":
-        path = cheaper_path(chunk.tree, causal.config.get_text_config()) if can_use_cache(causal) else "mask"
     device = trainer.accelerator.device
+    if path == "auto":
+        config = causal.config.get_text_config()
+        path = cheaper_path(chunk.tree, config, device.type) if can_use_cache(causal) else "mask"
     ids = torch.as_tensor(chunk.tree.token_ids.astype(np.int64), device=device)
     scored = torch.as_tensor(chunk.scored, device=device)
     with _backbone_runs_tree(causal.base_model, chunk, path), trainer.accelerator.autocast():

@@ -212,6 +212,8 @@ def test_the_cheaper_path_is_estimated():
     assert cheaper_path(short_branches, config) == "mask"  # thirty small forwards
     mask, cache = estimate(build_tree([np.arange(600)]), 100)
     assert (mask, cache) == pytest.approx((600 + 600, 600 + 300.5 + 16))
+    few = build_tree([np.r_[np.arange(256), np.full(100, 300 + n)] for n in range(4)])
+    assert (cheaper_path(few, config), cheaper_path(few, config, "cuda")) == ("kv", "mask")
 
 
 def test_a_cache_is_not_used_where_layers_are_recomputed():
