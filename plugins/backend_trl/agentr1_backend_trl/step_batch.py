@@ -175,7 +175,9 @@ def _trees_of(trainer: Any, batch: RowBatch) -> list[list[int]] | None:
     """Rows of each tree, or ``None`` where rows are run padded."""
     if trainer.merge != "tree":
         return None
-    return plan_trees([row_tokens(row, 0) for row in batch.rows], trainer.tree.max_tokens)
+    rows = [row_tokens(row, 0) for row in batch.rows]
+    # A row longer than the limit cannot be cut; the limit gives way to it, as padded rows would.
+    return plan_trees(rows, max([trainer.tree.max_tokens, *map(len, rows)]))
 
 
 def _chunk(

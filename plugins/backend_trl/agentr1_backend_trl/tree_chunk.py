@@ -24,7 +24,7 @@ TreePath = Literal["auto", "mask", "kv"]
 class TreeSettings:
     """How trees are cut and run."""
 
-    #: Most unique tokens of one forward.
+    #: Most unique tokens of one forward, or those of the longest row if it has more.
     max_tokens: int = 8192
     #: ``mask``: all tokens in one forward under a tree mask. ``kv``: run by run, each continuing the keys and values
     #: of its ancestors. ``auto``: whichever is estimated to cost less.

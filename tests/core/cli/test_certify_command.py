@@ -1,4 +1,4 @@
-"""``agentr1 certify``: the table, the exit code, JSON, and what is refused. What is measured is the backends' affair."""
+"""``agentr1 certify``: the table, the exit code, JSON, and what is refused; backends do the measuring."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def asked(plugins: PluginManager, monkeypatch: pytest.MonkeyPatch) -> list[tuple
     def certify(self: Any, job: TrainingJob, *, n_groups: int = 2, fault: str | None = None) -> Certificate:
         calls.append((n_groups, fault))
         gradient = Check("gradient, merged rows", 0.5 if fault else 1e-7, 2e-6)
-        return Certificate((gradient, Check("gradient, token tree", None, note="a sliding window")), {"model": "Parrot"})
+        return Certificate(
+            (gradient, Check("gradient, token tree", None, note="a sliding window")), {"model": "Parrot"}
+        )
 
     monkeypatch.setattr(plugins.get("backend", "play"), "certify", certify, raising=False)
     return calls

@@ -100,8 +100,6 @@ def test_a_tree_in_a_job(tmp_path, tiny):
     assert result.ledger["trained"] > 0
     with pytest.raises(ConfigError, match=r"tree_tokens"):
         TRLBackend().check(replace(job, merge="linear"))
-    with pytest.raises(ConfigError, match="rows are never cut"):
-        TRLBackend().train(job_in(tmp_path, tiny, settings={"tree_tokens": 4}))
 
 
 def test_limits():
