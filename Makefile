@@ -17,7 +17,7 @@ PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJEC
 # Packages are installed without bytecode, which is quicker; Python must be free to keep it at the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import clean
+.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ bench-quickstart: $(VENV)/.dev ## Measure the quick start on three seeds, with n
 
 bench-import: $(VENV)/.dev ## Measure the import and start-up times
 	$(BIN)/python tests/bench/bench_import.py
+
+bench-tree: $(VENV)/.installed ## Measure token trees against separate rows, inside the trainer
+	$(BIN)/python tests/bench/bench_tree.py
 
 clean: ## Remove .venv, built wheels and caches; runs/ stays
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from agentr1_core.certificate import Certificate
 from agentr1_core.engine import SamplingParams
 from agentr1_core.episode import RolloutLimits
 from agentr1_core.errors import PluginError
@@ -19,6 +20,10 @@ from agentr1_core.flow import AgentFlowBase
 from agentr1_core.reward import RewardSum
 from agentr1_core.task import Task
 from agentr1_core.tool import ToolBox
+
+#: What ``certify`` can damage on purpose: position ids in packing order, log-probs taken at the left neighbour at a
+#: branch, one sampled token as if it had been decoded and encoded again, and an engine that misses an update.
+FAULTS = ("positions", "shift", "retokenise", "stale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,20 @@ class TrainingBackend(ABC):
         Reports every update through ``job.hooks.agentr1_update(metrics=..., step=...)`` with at least ``loss``,
         ``reward``, ``kl``, ``entropy``, ``clip_ratio``, ``grad_norm``, ``logprob_gap`` and the ledger.
         """
+
+    def certify(self, job: TrainingJob, *, n_groups: int = 2, fault: str | None = None) -> Certificate:
+        """Measure on the installed stack what is promised about tokens, log-probs and gradients; trains nothing.
+
+        Args:
+            job: As for ``train``.
+            n_groups: Groups of episodes to collect.
+            fault: One of the names in ``agentr1_core.backend.FAULTS``: that thing is damaged on purpose, and the
+                certificate must then fail.
+
+        Raises:
+            PluginError: The backend measures nothing.
+        """
+        raise self._lacks("`agentr1 certify`", "Certify the run with backend 'trl'.")
 
     def check(self, job: TrainingJob) -> None:
         """Refuse a job that needs what this backend lacks.

@@ -88,6 +88,25 @@ def create_app() -> typer.Typer:
             command(run, ctx.obj, n=n, split=split, run_dir=run_dir)
 
     @app.command(context_settings=_PASS_THROUGH)
+    def certify(
+        ctx: typer.Context,
+        run: RunArguments,
+        groups: Annotated[int, typer.Option("-n", "--groups", min=1, help="Groups of episodes to collect.")] = 2,
+        fault: Annotated[
+            str, typer.Option("--fault", help="Damage positions, shift, retokenise or stale on purpose; must fail.")
+        ] = "",
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programmes.")] = False,
+    ) -> None:
+        """Measure that what is trained is what was sampled, on this machine; exit code 1 if not."""
+        _quieten_libraries()
+        from agentr1_core.cli.certify import certify as command
+
+        with _interruptible():
+            passed = command(run, ctx.obj, n_groups=groups, fault=fault or None, as_json=as_json)
+        if not passed:
+            raise typer.Exit(1)
+
+    @app.command(context_settings=_PASS_THROUGH)
     def config(ctx: typer.Context, run: RunArguments) -> None:
         """Show a run file with all defaults and overrides filled in."""
         from agentr1_core.cli.config import config as command

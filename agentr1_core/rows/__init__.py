@@ -6,6 +6,7 @@ from agentr1_core.rows.layout import make_rows
 from agentr1_core.rows.ledger import Ledger
 from agentr1_core.rows.row import CONTEXT, RowBatch, TrainingRow
 from agentr1_core.rows.sequences import ScoringSequence, lay_out_sequences
+from agentr1_core.rows.tree import TokenTree, build_tree, count_unique, plan_trees
 from agentr1_core.rows.weights import Totals, WeightMode, token_weights
 
 __all__ = [
@@ -13,10 +14,14 @@ __all__ = [
     "Ledger",
     "RowBatch",
     "ScoringSequence",
+    "TokenTree",
     "Totals",
     "TrainingRow",
     "WeightMode",
+    "build_tree",
+    "count_unique",
     "lay_out_sequences",
     "make_rows",
+    "plan_trees",
     "token_weights",
 ]

@@ -21,7 +21,7 @@ def make_rows(
     groups: Sequence[Group],
     credit: Credit,
     *,
-    merge: Literal["none", "linear"] = "none",
+    merge: Literal["none", "linear", "tree"] = "none",
     max_length: int | None = None,
     policy_version: int | None = None,
     max_lag: int | None = None,
@@ -37,6 +37,7 @@ def make_rows(
         credit: For exactly these groups, in ``CreditBatch.from_groups`` order.
         merge: ``"linear"`` puts a step into the row of the step before it if its prompt starts with exactly that
             step's prompt and action. A rewritten context, or another temperature or the like, opens a new row.
+            ``"tree"`` lays out one row a step, like ``"none"``; what they share is found by ``plan_trees``.
         max_length: Most tokens of a row. A merged row is exactly as long as its last step alone, so only a single
             step can be too long; it is dropped whole (``too_long``), never cut.
         policy_version: Version of the weights that will be trained.

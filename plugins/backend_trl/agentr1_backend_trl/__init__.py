@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from agentr1_backend_trl.rloo import StepRLOOTrainer
     from agentr1_backend_trl.rollout_func import step_rollout_func
     from agentr1_backend_trl.trainer import StepGRPOTrainer
+    from agentr1_backend_trl.tree_chunk import TreeSettings
 
-__all__ = ["StepGRPOTrainer", "StepRLOOTrainer", "TRLBackend", "step_rollout_func"]
+__all__ = ["StepGRPOTrainer", "StepRLOOTrainer", "TRLBackend", "TreeSettings", "step_rollout_func"]
 
 _HOMES = {
     "StepGRPOTrainer": "agentr1_backend_trl.trainer",
     "StepRLOOTrainer": "agentr1_backend_trl.rloo",
     "TRLBackend": "agentr1_backend_trl.backend",
+    "TreeSettings": "agentr1_backend_trl.tree_chunk",
     "step_rollout_func": "agentr1_backend_trl.rollout_func",
 }
 

@@ -10,6 +10,7 @@ import contextlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,9 +33,10 @@ from agentr1_backend_trl.global_credit import as_estimator
 from agentr1_backend_trl.policy_loss import PolicyLoss
 from agentr1_backend_trl.startup import check_extras
 from agentr1_backend_trl.trainer import StepGRPOTrainer
-from agentr1_backend_trl.trl_settings import grpo_config, sft_config
+from agentr1_backend_trl.trl_settings import grpo_config, sft_config, tree_settings
 from agentr1_backend_trl.warm_start import warm_start
 from agentr1_core.backend import BackendCapabilities, TrainingBackend, TrainingJob, TrainingResult
+from agentr1_core.certificate import Certificate
 from agentr1_core.errors import ConfigError
 from agentr1_core.render import create_chat_renderer
 from agentr1_core.task import Task
@@ -48,9 +50,11 @@ class TRLBackend(TrainingBackend):
 
     ``loss`` (a loss of agentr1 in place of ``loss_type``, by name or with its settings), ``critic`` (settings of the
     critic, for estimators with values), ``teacher`` (a model to distil from, for ``distill``),
-    ``rows_per_forward`` (rows of one forward and backward), ``importance_cap``, ``engine_weights`` (``state_dict`` or
-    ``file``), ``lora`` (arguments of ``peft.LoraConfig``), ``dtype`` (of the weights; ``float32`` by default, as in
-    TRL), ``threads`` (of the CPU where there is no GPU; one for models below five million parameters).
+    ``rows_per_forward`` (rows of one forward and backward), ``tree_tokens`` and ``tree_path`` (with ``merge: tree``,
+    the unique tokens of one forward, and how trees run: ``auto``, ``mask`` or ``kv``), ``importance_cap``,
+    ``engine_weights`` (``state_dict`` or ``file``), ``lora`` (arguments of ``peft.LoraConfig``), ``dtype`` (of the
+    weights; ``float32`` by default, as in TRL), ``threads`` (of the CPU where there is no GPU; one for models below
+    five million parameters).
     """
 
     name: ClassVar[str] = "trl"
@@ -59,7 +63,7 @@ class TRLBackend(TrainingBackend):
     def capabilities(self) -> BackendCapabilities:
         """What it can do."""
         return BackendCapabilities(
-            merges=frozenset({"none", "linear"}), values=True, warm_start=True, resume=True, distributed=True
+            merges=frozenset({"none", "linear", "tree"}), values=True, warm_start=True, resume=True, distributed=True
         )
 
     def check(self, job: TrainingJob) -> None:
@@ -88,7 +92,33 @@ class TRLBackend(TrainingBackend):
             torch.set_num_threads(threads)
             torch.set_flush_denormal(False)
 
+    def certify(self, job: TrainingJob, *, n_groups: int = 2, fault: str | None = None) -> Certificate:
+        """Measure tokens, log-probs and gradients of a few episodes with the job's own model, before any warm start.
+
+        Raises:
+            ConfigError: As for ``train``; or there are several processes.
+        """
+        from agentr1_backend_trl.certify import certify
+
+        job = replace(job, warm_start=None, resume=False, hooks=None)
+        self.check(job)
+        if _state().num_processes > 1:
+            raise ConfigError("`agentr1 certify` runs on one process.", "Start it without torchrun or accelerate.")
+        threads = torch.get_num_threads()
+        try:
+            with _quiet():
+                trainer, *_ = self._prepare(job)
+                return certify(trainer, len(job.train_tasks), n_groups=n_groups, fault=fault)
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_flush_denormal(False)
+
     def _train(self, job: TrainingJob) -> TrainingResult:
+        trainer, tokenizer, folder, resume_from = self._prepare(job)
+        return _run(trainer, job, tokenizer, folder, resume_from)
+
+    def _prepare(self, job: TrainingJob) -> tuple[StepGRPOTrainer, Any, Path, str | None]:
+        """The trainer, the tokenizer, the trainer's folder and the checkpoint to go on from."""
         folder = job.run_dir / "trainer"
         state = _state()
         args = grpo_config(job, folder, state.num_processes)
@@ -122,6 +152,7 @@ class TRLBackend(TrainingBackend):
             tools=job.tools,
             estimator=job.estimator,
             merge=job.merge,
+            tree=tree_settings(job),
             limits=job.limits,
             engine=_engine(job, model, tokenizer),
             engine_weights=job.settings.get("engine_weights"),
@@ -140,7 +171,7 @@ class TRLBackend(TrainingBackend):
             hooks=job.hooks,
         )
         trainer.remove_callback(PrinterCallback)
-        return _run(trainer, job, tokenizer, folder, resume_from)
+        return trainer, tokenizer, folder, resume_from
 
 
 class _JobTrainer(StepGRPOTrainer):

@@ -24,7 +24,8 @@ class Chunk(dict[str, Any]):
     trains), ``advantages``, ``weights`` (the token's weight in the loss of the optimiser step over all ranks),
     ``sampling_logps``, ``span_ids`` (B, C); later ``old_logps``, ``ref_logps``, ``is_ratio`` (B, C). Plain numbers:
     ``window_tokens`` and ``window_steps`` (what trains in the window on all ranks) and ``share`` (1 / chunks of the
-    part). With a critic also ``returns`` and ``old_values`` (B, C).
+    part). With a critic also ``returns`` and ``old_values`` (B, C), with ``merge="tree"`` also ``tree``, a
+    ``TreeChunk``.
     """
 
 

@@ -15,14 +15,24 @@ from agentr1_core.errors import ConfigError, DataError
 _log = logging.getLogger(__name__)
 
 
-def check_settings(args: Any, merge: str) -> None:
+def check_settings(args: Any, merge: str, rows_per_forward: int | None = None, tree_path: str = "auto") -> None:
     """Refuse fields of ``GRPOConfig`` that step-level training cannot keep.
 
     Raises:
         ConfigError: Naming the field and the mend.
     """
-    if merge not in ("none", "linear"):
-        raise ConfigError(f"merge is '{merge}'.", "The TRL backend lays rows out with 'none' or 'linear'.")
+    if merge not in ("none", "linear", "tree"):
+        raise ConfigError(f"merge is '{merge}'.", "The TRL backend lays rows out with 'none', 'linear' or 'tree'.")
+    if merge == "tree" and rows_per_forward is not None:
+        raise ConfigError(
+            f"rows_per_forward={rows_per_forward} bounds padded rows, and merge='tree' runs unique tokens.",
+            "Remove it; for memory, bound the tokens of a forward with tree_tokens.",
+        )
+    if merge == "tree" and tree_path == "kv" and args.gradient_checkpointing:
+        raise ConfigError(
+            "tree_path='kv' does not work with gradient_checkpointing=True: recomputed layers lose the cache.",
+            "Use tree_path='mask' or 'auto', or turn gradient checkpointing off.",
+        )
     for field, broken, mend in (
         ("temperature", args.temperature <= 0, "Train with a temperature above 0; greedy actions carry no gradient."),
         ("repetition_penalty", args.repetition_penalty != 1.0, "Set it to 1.0: the trainer cannot score it."),

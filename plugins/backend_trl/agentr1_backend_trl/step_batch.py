@@ -19,11 +19,12 @@ from agentr1_backend_trl.figures import ledger_figures, pooled_episode_figures, 
 from agentr1_backend_trl.global_credit import GlobalCredit, estimate_globally, leave_out_small_groups
 from agentr1_backend_trl.reward_functions import add_rewards, map_trajectories, reward_inputs
 from agentr1_backend_trl.rows_to_tensors import Chunk, make_chunk
-from agentr1_backend_trl.windows import cut_into_chunks, deal_trajectories
+from agentr1_backend_trl.tree_chunk import TreeChunk, row_tokens
+from agentr1_backend_trl.windows import cut_into_chunks, deal_pieces, deal_trajectories
 from agentr1_core.errors import EnvError
 from agentr1_core.mdp import Group
 from agentr1_core.rollout import Collection, Play
-from agentr1_core.rows import Ledger, RowBatch, Totals, make_rows, token_weights
+from agentr1_core.rows import Ledger, RowBatch, Totals, count_unique, make_rows, plan_trees, token_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ def play_batch(trainer: Any, inputs: Sequence[dict[str, Any]], stream: str, *, t
         **ledger_figures(ledger),
         "share_merged": merged,
     }
+    if trainer.merge == "tree":
+        figures["tree/token_ratio"] = _token_ratio(rows)
     return ScoredBatch(found, credit, rows, ledger, figures, extras)
 
 
@@ -125,6 +128,14 @@ def _with_reward_functions(
     return replace(found, groups=map_trajectories(found.groups, changed)), extras
 
 
+def _token_ratio(batch: RowBatch) -> float:
+    """Tokens of separate rows for each unique one, over all ranks; 1 without rows. One gather."""
+    tokens = [row_tokens(row, 0) for row in batch.rows]
+    parts = gather_object([(sum(map(len, tokens)), count_unique(tokens))])
+    unique = sum(part[1] for part in parts)
+    return float(sum(part[0] for part in parts) / unique) if unique else 1.0
+
+
 def lay_out_batch(
     trainer: Any,
     scored: ScoredBatch,
@@ -137,34 +148,63 @@ def lay_out_batch(
     """The chunks of each part, window after window. One gather."""
     windows = deal_trajectories(scored.credit.n_trajectories, n_windows, seed)
     own = _by_window(scored.rows, scored.collection.groups, windows[scored.credit.first :], n_windows)
-    everywhere = gather_object([[(Totals.of(part), len(part.rows)) for part in own]])
+    trees = [_trees_of(trainer, part) for part in own]
+    sizes = [
+        len(part.rows) if tree is None else [len(rows) for rows in tree] for part, tree in zip(own, trees, strict=True)
+    ]
+    everywhere = gather_object([[(Totals.of(part), size) for part, size in zip(own, sizes, strict=True)]])
     parts: list[list[Chunk]] = []
     for number, batch in enumerate(own):
         totals = Totals()
         for rank in everywhere:
             totals = totals + rank[number][0]
-        most = max(rank[number][1] for rank in everywhere)
+        of_ranks = [rank[number][1] for rank in everywhere]
         weights = token_weights(batch, trainer.loss_plan.mode, trainer.loss_plan.constant, totals)
-        cut = cut_into_chunks([len(row) for row in batch.rows], most, parts_per_window, rows_per_forward)
+        tree = trees[number]
+        if tree is None:
+            cut = cut_into_chunks([len(row) for row in batch.rows], max(of_ranks), parts_per_window, rows_per_forward)
+        else:
+            cut = deal_pieces(tree, of_ranks, parts_per_window)
         parts += [
-            [
-                make_chunk(
-                    [None if i is None else batch.rows[i] for i in chunk],
-                    [None if i is None else weights[i] for i in chunk],
-                    pad_token_id=trainer._tokenizer.pad_token_id,
-                    padding_row_token=trainer._tokenizer.eos_token_id,
-                    pad_to_multiple_of=trainer.pad_to_multiple_of,
-                    window_tokens=totals.tokens,
-                    share=1.0 / len(part),
-                    device=trainer.accelerator.device,
-                )
-                for chunk in part
-            ]
-            for part in cut
+            [_chunk(trainer, batch, weights, chunk, totals.tokens, 1.0 / len(part)) for chunk in part] for part in cut
         ]
         for chunk in (chunk for part in parts[-parts_per_window:] for chunk in part):
             chunk["window_steps"] = totals.steps
     return parts
+
+
+def _trees_of(trainer: Any, batch: RowBatch) -> list[list[int]] | None:
+    """Rows of each tree, or ``None`` where rows are run padded."""
+    if trainer.merge != "tree":
+        return None
+    rows = [row_tokens(row, 0) for row in batch.rows]
+    # A row longer than the limit cannot be cut; the limit gives way to it, as padded rows would.
+    return plan_trees(rows, max([trainer.tree.max_tokens, *map(len, rows)]))
+
+
+def _chunk(
+    trainer: Any,
+    batch: RowBatch,
+    weights: Sequence[Any],
+    numbers: Sequence[int | None],
+    window_tokens: int,
+    share: float,
+) -> Chunk:
+    rows = [None if i is None else batch.rows[i] for i in numbers]
+    filler = trainer._tokenizer.eos_token_id
+    chunk = make_chunk(
+        rows,
+        [None if i is None else weights[i] for i in numbers],
+        pad_token_id=trainer._tokenizer.pad_token_id,
+        padding_row_token=filler,
+        pad_to_multiple_of=trainer.pad_to_multiple_of,
+        window_tokens=window_tokens,
+        share=share,
+        device=trainer.accelerator.device,
+    )
+    if trainer.merge == "tree":
+        chunk["tree"] = TreeChunk.of(rows, filler, chunk["completion_ids"].size(1))
+    return chunk
 
 
 def _by_window(

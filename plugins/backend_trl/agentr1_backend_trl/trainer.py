@@ -34,6 +34,9 @@ from agentr1_backend_trl.startup import check_critic, check_dataset, check_engin
 from agentr1_backend_trl.step_batch import check_some_usable, lay_out_batch, play_batch
 from agentr1_backend_trl.step_loss import step_loss
 from agentr1_backend_trl.teacher import Teacher
+from agentr1_backend_trl.tree_chunk import TreeSettings
+from agentr1_backend_trl.tree_forward import tree_logps
+from agentr1_backend_trl.tree_models import check_tree_model
 from agentr1_backend_trl.weight_push import push_weights
 from agentr1_backend_trl.windows import plan_schedule
 from agentr1_core.credit import CreditBatch
@@ -61,7 +64,9 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         tools: ``BaseTool`` objects or plain functions; without ``env`` and ``flow`` they make a ``ToolEnv``.
         context: Makes the context policy of each episode, for example ``lambda: KeepLast(2)``.
         estimator: Name, class or instance of the credit estimator.
-        merge: ``"linear"`` puts a step that continues the one before it into the same row, ``"none"`` never does.
+        merge: ``"linear"`` puts a step that continues the one before it into the same row, ``"none"`` never does, and
+            ``"tree"`` computes every token that rows share once, whatever they rewrote.
+        tree: How large trees are and how they run, with ``merge="tree"``.
         limits: What an episode may use.
         engine: Samples the actions; by default the model in training itself, or TRL's vLLM with ``use_vllm=True``.
         engine_weights: How an engine with weights of its own gets the trainer's: ``"state_dict"`` or ``"file"``; by
@@ -107,6 +112,7 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         context: Callable[[], Any] | None = None,
         estimator: Any = "grpo",
         merge: str = "linear",
+        tree: TreeSettings | None = None,
         limits: RolloutLimits | None = None,
         engine: InferenceEngine | None = None,
         engine_weights: str | None = None,
@@ -137,7 +143,8 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
             name = model if isinstance(model, str) else get_config_model_id(model.config)
             args = GRPOConfig(f"{name.split('/')[-1]}-GRPO")
         playable = make_playable(env=env, flow=flow, tools=tools, context=context)
-        check_settings(args, merge)
+        self.tree = tree or TreeSettings()
+        check_settings(args, merge, rows_per_forward, self.tree.path)
         check_dataset(train_dataset, args.generation_batch_size // args.num_generations)
         args.remove_unused_columns = False  # every column belongs to the task
         self.schedule = plan_schedule(args.steps_per_generation, args.gradient_accumulation_steps)
@@ -155,6 +162,7 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         self.rows_per_forward = rows_per_forward or args.per_device_train_batch_size
         self.begin_reporting(hooks)
         self._forward: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._scored: Chunk = Chunk()
         self._engine_version: int | None = None
         self._n_eval_batches = 0
         self._n_sessions = 0
@@ -178,6 +186,8 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
             self.reward_weights = torch.ones(0)
 
         own = self.accelerator.unwrap_model(self.model)
+        if merge == "tree":
+            check_tree_model(own, aux_loss=self.aux_loss_enabled, device=self.accelerator.device)
         if self.estimator.needs_values:
             told = CriticSettings.of(critic)
             check_critic(args, told.kind, merge, sharded=self._dist.is_zero3 or self._dist.is_fsdp)
@@ -370,8 +380,9 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         ids = torch.cat([chunk["prompt_ids"], chunk["completion_ids"]], dim=1)
         attended = torch.cat([chunk["prompt_mask"], chunk["completion_mask"]], dim=1)
         n_kept = chunk["completion_ids"].size(1)
+        self._scored = chunk
         if needs_old:
-            chunk["old_logps"] = super()._get_per_token_logps_and_entropies(self.model, ids, attended, n_kept)[0]
+            chunk["old_logps"] = self._score_rows(self.model, ids, attended, n_kept)[0]
         if self._correction is not None:
             chunk["is_ratio"] = self._correction.ratio(
                 chunk["old_logps"], chunk["sampling_logps"], chunk["loss_mask"], chunk["span_ids"]
@@ -379,8 +390,7 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
             if self.loss_plan.formula != "vespo":  # a ratio is never negative, so the advantage may carry it
                 chunk["advantages"] = chunk["advantages"] * chunk["is_ratio"]
         if self.beta != 0.0:
-            score = super()._get_per_token_logps_and_entropies
-            chunk["ref_logps"] = reference_logps(self, score, ids, attended, n_kept)
+            chunk["ref_logps"] = reference_logps(self, self._score_rows, ids, attended, n_kept)
 
     # ------------------------------------------------------------------ one accumulation step
 
@@ -405,6 +415,7 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         return total
 
     def _compute_loss(self, model: Any, inputs: Chunk) -> torch.Tensor:
+        self._scored = inputs
         learns_values = self.critic is not None and self.model.training
         if self.critic is not None and learns_values:
             self.critic.watch_policy()
@@ -414,8 +425,16 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
             loss = step_loss(self, model, inputs, super()._compute_loss)
         return loss + self.critic.loss(inputs, loss_scale(self)) if self.critic and learns_values else loss
 
+    def _score_rows(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+        """Log-probs, entropies and balancing loss of the chunk in hand: padded as TRL does it, or as a token tree."""
+        tree = self._scored.get("tree")
+        if tree is None:
+            return super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
+        wanted = bool(kwargs.get("compute_entropy"))
+        return *tree_logps(self, model, tree, self.tree.path, compute_entropy=wanted), None
+
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
-        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        result = self._score_rows(*args, **kwargs)
         self._forward = result[:2]
         return result
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import torch
 from trl import GRPOConfig, SFTConfig
 
+from agentr1_backend_trl.tree_chunk import TreeSettings
 from agentr1_core.backend import TrainingJob
 from agentr1_core.errors import ConfigError
 
@@ -32,6 +33,8 @@ OWN_SETTINGS: Mapping[str, tuple[type, ...]] = {
     "loss": (str, Mapping),
     "critic": (Mapping,),
     "teacher": (str,),
+    "tree_tokens": (int,),
+    "tree_path": (str,),
 }
 _PLAIN = {bool, int, float, str, NoneType}
 #: What the run file says elsewhere.
@@ -63,6 +66,7 @@ def grpo_config(job: TrainingJob, folder: Path, n_processes: int) -> GRPOConfig:
         ConfigError: A field is unknown, set elsewhere, or the episodes of an update do not divide evenly.
     """
     _check_own(job.settings)
+    tree_settings(job)
     given = {name: value for name, value in job.settings.items() if name not in OWN_SETTINGS}
     for name, place in _ELSEWHERE.items():
         if name in given:
@@ -115,6 +119,25 @@ def grpo_config(job: TrainingJob, folder: Path, n_processes: int) -> GRPOConfig:
     config = _build(GRPOConfig, {**defaults, **given, **derived}, "backend")
     config.num_generations = job.group_size
     return config
+
+
+def tree_settings(job: TrainingJob) -> TreeSettings:
+    """How token trees are cut and run.
+
+    Raises:
+        ConfigError: A value is out of range, or trees are set up and not used.
+    """
+    given = {
+        name: job.settings[key]
+        for name, key in (("max_tokens", "tree_tokens"), ("path", "tree_path"))
+        if job.settings.get(key) is not None
+    }
+    if given and job.merge != "tree":
+        raise ConfigError(
+            "`backend.tree_tokens` and `backend.tree_path` are about token trees, which this run does not use.",
+            "Set `algorithm.merge: tree`, or remove them.",
+        )
+    return TreeSettings(**given)
 
 
 def sft_config(settings: Mapping[str, Any], folder: Path, seed: int) -> SFTConfig:

@@ -78,3 +78,25 @@ def cut_into_chunks(
     order += [None] * (per_part * n_parts - len(order))
     parts = [order[start : start + per_part] for start in range(0, per_part * n_parts, per_part)]
     return [[part[a : a + rows_per_forward] for a in range(0, per_part, rows_per_forward)] for part in parts]
+
+
+def deal_pieces(
+    pieces: Sequence[Sequence[int]], everywhere: Sequence[Sequence[int]], n_parts: int
+) -> list[list[list[int | None]]]:
+    """Row numbers by part and chunk, for chunks that are already made, such as token trees.
+
+    Every rank gets equally many chunks, and as many rows in each as the rank that has most of them, because TRL
+    gathers figures of rows; padding rows all share their tokens, so they cost next to nothing in a tree.
+
+    Args:
+        pieces: Row numbers of each chunk of this rank.
+        everywhere: For every rank, the number of rows of each of its chunks.
+        n_parts: Parts of the window.
+    """
+    per_part = max(1, math.ceil(max(len(rank) for rank in everywhere) / n_parts))
+    filled: list[list[int | None]] = []
+    for number in range(per_part * n_parts):
+        own = list(pieces[number]) if number < len(pieces) else []
+        most = max((rank[number] for rank in everywhere if number < len(rank)), default=1)
+        filled.append([*own, *[None] * (most - len(own))])
+    return [filled[start : start + per_part] for start in range(0, per_part * n_parts, per_part)]

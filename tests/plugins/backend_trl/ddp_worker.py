@@ -10,7 +10,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import conftest as tiny
 from transformers import TrainerCallback
 
+from agentr1_backend_trl.tree_chunk import TreeSettings
 from agentr1_core.episode import RolloutLimits
+
+#: A rank with fewer rows has fewer trees, and must still run as many forwards as the others.
+SMALL = TreeSettings(max_tokens=130)
 
 
 class Unlucky(tiny.Walk):
@@ -60,8 +64,7 @@ def run(name, n_processes, config=None, dataset=None, **arguments):
         env=Unlucky,
         limits=RolloutLimits(max_steps=4),
         callbacks=[gradients],
-        rows_per_forward=3,
-        **arguments,
+        **{"rows_per_forward": 3, **arguments},
     )
     trainer.train()
     figures = dict(trainer.last_update)
@@ -82,6 +85,8 @@ def scenarios(n):
         "two windows": run("two windows", n, {"steps_per_generation": 2, "max_steps": 2}),
         "accumulation": run("accumulation", n, {"gradient_accumulation_steps": 4}),
         "reward functions": run("reward functions", n, reward_funcs=longest),
+        "token tree": run("token tree", n, {"loss_type": "dapo"}, merge="tree", rows_per_forward=None),
+        "trees cut": run("trees cut", n, {"loss_type": "dapo"}, merge="tree", rows_per_forward=None, tree=SMALL),
         "idle rank": run("idle rank", n, None, tiny.Dataset.from_list(unlucky)),
         "separate critic": run("separate critic", n, estimator="step_gae", critic={"learning_rate": 1e-2}),
         "shared critic": run(

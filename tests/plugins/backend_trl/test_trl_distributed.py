@@ -17,6 +17,8 @@ SCENARIOS = (
     "two windows",
     "accumulation",
     "reward functions",
+    "token tree",
+    "trees cut",
     "idle rank",
     "separate critic",
     "shared critic",
@@ -60,7 +62,7 @@ def test_rank_split_leaves_the_gradient_alone(both, scenario):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_figures_are_those_of_all_ranks(both, scenario):
     one, two = (found[scenario]["figures"] for found in both)
-    timed = {"rollout_seconds", "step_seconds", "count/tokens/cached"}
+    timed = {"rollout_seconds", "step_seconds", "count/tokens/cached", "tree/token_ratio"}  # ranks share no tokens
     assert set(one) == set(two)
     assert {k: v for k, v in two.items() if k not in timed} == pytest.approx(
         {k: v for k, v in one.items() if k not in timed}, rel=1e-4, abs=1e-5
@@ -72,3 +74,9 @@ def test_a_rank_without_rows_waits_for_nobody(both):
     figures = both[1]["idle rank"]["figures"]
     assert figures["episodes/failed"] == 4
     assert figures["episodes"] == 4
+
+
+@pytest.mark.parametrize("scenario", ["token tree", "trees cut"])
+def test_trees_on_two_ranks_train_what_rows_on_one_do(both, scenario):
+    rows, trees = both[0]["token mean"]["gradients"][0], both[1][scenario]["gradients"][0]
+    assert float((rows - trees).norm() / rows.norm()) < 2e-6

@@ -39,7 +39,7 @@ def test_settings_that_cannot_be_kept(make_trainer, config, named):
         ({"env": None}, "Nothing to play"),
         ({"flow": SingleStepFlow, "env": lambda task: None}, "Both `env` and `flow`"),
         ({"estimator": "nonsense"}, "Unknown estimator"),
-        ({"merge": "tree"}, "merge is 'tree'"),
+        ({"merge": "forest"}, "merge is 'forest'"),
         ({"rollout_func": print}, "rollout_func"),
         ({"processing_class": object()}, "tokenizer"),
     ],

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentr1_backend_trl.windows import cut_into_chunks, deal_trajectories, plan_schedule
+from agentr1_backend_trl.windows import cut_into_chunks, deal_pieces, deal_trajectories, plan_schedule
 from agentr1_core.errors import ConfigError
 
 
@@ -46,3 +46,18 @@ def test_every_row_is_cut_once_and_every_rank_cuts_alike(lengths, more, parts, r
 
 def test_a_step_without_rows_still_has_a_forward():
     assert cut_into_chunks([], 0, 2, 4) == [[[None]], [[None]]]
+
+
+@given(
+    pieces=st.lists(st.lists(st.integers(0, 99), min_size=1, max_size=5), max_size=6),
+    other=st.lists(st.integers(1, 7), max_size=8),
+    parts=st.integers(1, 4),
+)
+def test_trees_are_dealt_once_and_alike_on_every_rank(pieces, other, parts):
+    everywhere = [[len(piece) for piece in pieces], other]
+    dealt = deal_pieces(pieces, everywhere, parts)
+    elsewhere = deal_pieces([[0] * n for n in other], everywhere, parts)
+    assert [[len(chunk) for chunk in part] for part in dealt] == [[len(chunk) for chunk in part] for part in elsewhere]
+    rows = [[row for row in chunk if row is not None] for part in dealt for chunk in part]
+    assert [found for found in rows if found] == pieces
+    assert all(chunk for part in dealt for chunk in part)
