@@ -120,6 +120,9 @@ class Critic:
         Every step, or token, of the optimiser step over all ranks weighs the same. With a shared backbone
         ``watch_policy`` must have been called before the chunk's forward.
         """
+        if "returns" not in chunk:  # padding rows only
+            self._tapped = None
+            return chunk["weights"].new_zeros(())
         mask, spans = chunk["loss_mask"].bool(), chunk["span_ids"]
         if self.settings.kind == "shared":
             if self._tapped is None:
@@ -130,8 +133,7 @@ class Critic:
             everything = self.values(ids, torch.cat([chunk["prompt_mask"], chunk["completion_mask"]], dim=1))
         first = chunk["prompt_ids"].size(1) - 1
         found = everything[:, first:-1]  # the state before each completion token
-        nothing = torch.zeros_like(found)  # a rank whose rows are all padding
-        targets, old = chunk.get("returns", nothing), chunk.get("old_values", nothing)
+        targets, old = chunk["returns"], chunk["old_values"]
         if self.unit == "step":
             # One value a step, before its first token; a masked first token must not hide the step's return.
             targets, old = span_mean(targets, mask, spans), span_mean(old, mask, spans)
