@@ -55,7 +55,10 @@ class HermesFormat(ToolFormat):
         )
 
     def write(self, name: str, arguments: dict[str, Any]) -> str:
-        return f"{self.OPEN}\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n{self.CLOSE}"
+        call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+        for marker in (self.OPEN, self.CLOSE):  # inside an argument it would end the call
+            call = call.replace(marker, f"\\u003c{marker[1:]}")
+        return f"{self.OPEN}\n{call}\n{self.CLOSE}"
 
     def parse(self, text: str) -> ParsedText:
         content, *blocks = text.split(self.OPEN)
@@ -83,7 +86,7 @@ class HermesFormat(ToolFormat):
 def _read_call(body: str) -> tuple[str, dict[str, Any]] | ParseStatus:
     try:
         call = json.loads(body)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # ValueError: also integers of thousands of digits
         return ParseStatus.INVALID_JSON
     if not isinstance(call, dict):
         return ParseStatus.MALFORMED_STRUCTURE
@@ -93,7 +96,7 @@ def _read_call(body: str) -> tuple[str, dict[str, Any]] | ParseStatus:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             return ParseStatus.INVALID_JSON
     if not isinstance(arguments, dict):
         return ParseStatus.MALFORMED_STRUCTURE
