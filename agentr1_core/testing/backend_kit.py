@@ -58,8 +58,9 @@ class BackendKit:
         return None
 
     @pytest.fixture(scope="class")
-    def trained(self, tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainingJob, TrainingResult, _Updates]:
-        return self.train(tmp_path_factory.mktemp("run"))
+    @classmethod
+    def trained(cls, tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainingJob, TrainingResult, _Updates]:
+        return cls().train(tmp_path_factory.mktemp("run"))
 
     def train(self, run_dir: Path) -> tuple[TrainingJob, TrainingResult, _Updates]:
         """Run the job to its end and keep what it reports."""

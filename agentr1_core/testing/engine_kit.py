@@ -52,14 +52,16 @@ class EngineKit:
         return WeightSource("live")
 
     @pytest.fixture(scope="class")
-    def loop(self) -> Iterator[BlockingLoop]:
+    @classmethod
+    def loop(cls) -> Iterator[BlockingLoop]:
         loop = BlockingLoop()
         yield loop
         loop.close()
 
     @pytest.fixture(scope="class")
-    def engine(self, loop: BlockingLoop) -> Iterator[InferenceEngine]:
-        engine = self.make_engine()
+    @classmethod
+    def engine(cls, loop: BlockingLoop) -> Iterator[InferenceEngine]:
+        engine = cls().make_engine()
         loop.run(engine.start())
         yield engine
         loop.run(engine.close())

@@ -200,11 +200,13 @@ class EnvKit:
 
     @rule("env/counters")
     def test_counters_are_numbers(self) -> None:
+        texts = self.answers()
+
         async def count() -> dict[str, Any]:
             env = self.make_env()
             try:
                 await reset_env(env, Task(self.task()))
-                for text in self.answers():
+                for text in texts:
                     await step_env(env, answer(text))
                 return dict(env.counters)
             finally:

@@ -41,6 +41,9 @@ class ToolKit:
     #: them.
     max_result_chars = 20_000
 
+    #: Whether the good calls are known to work; calls guessed from a schema may be answered by a ToolError.
+    calls_are_known = True
+
     def make_tool(self) -> BaseTool:
         """The tool, not started."""
         raise NotImplementedError("Override make_tool() in your test class.")
@@ -67,7 +70,7 @@ class ToolKit:
         calls = self.good_calls()
         assert calls, "give at least one good call"
         for arguments, result in zip(calls, self._call(*calls), strict=True):
-            assert result.outcome is ToolOutcome.OK, f"{arguments}: {result.response.text}"
+            assert self._works(result), f"{arguments}: {result.response.text}"
 
     @rule("tool/bad-arguments")
     def test_bad_arguments_are_refused(self) -> None:
@@ -127,7 +130,7 @@ class ToolKit:
             return await self._one(tool, self.good_calls()[0])
 
         result = self._with_tool(cancel_then_call)
-        assert result.outcome is ToolOutcome.OK, f"after a cancelled call: {result.response.text}"
+        assert self._works(result), f"after a cancelled call: {result.response.text}"
 
     @rule("tool/time-out")
     def test_a_call_ends_at_its_deadline(self) -> None:
@@ -142,7 +145,7 @@ class ToolKit:
             return await self._one(tool, self.good_calls()[0])
 
         result = self._with_tool(time_out_then_call)
-        assert result.outcome is ToolOutcome.OK, f"after a timed-out call: {result.response.text}"
+        assert self._works(result), f"after a timed-out call: {result.response.text}"
 
     @rule("tool/result-limits")
     def test_answers_are_text_of_a_sensible_length(self) -> None:
@@ -173,6 +176,9 @@ class ToolKit:
             await tool.close()
 
         asyncio.run(close())
+
+    def _works(self, result: ToolResult) -> bool:
+        return result.outcome is ToolOutcome.OK or (not self.calls_are_known and result.outcome is ToolOutcome.FAILED)
 
     async def _episode(self, tool: BaseTool) -> list[str]:
         """The answers to all good calls of one episode, one after the other."""
