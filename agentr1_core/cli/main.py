@@ -119,6 +119,20 @@ def create_app() -> typer.Typer:
 
         command(run_dir)
 
+    @app.command()
+    def new(
+        ctx: typer.Context,
+        kind: Annotated[
+            str, typer.Argument(metavar="KIND", help="tool, env, engine or estimator.", show_default=False)
+        ],
+        name: Annotated[str, typer.Argument(metavar="NAME", help="For example acme-weather.", show_default=False)],
+        folder: Annotated[Optional[Path], typer.Option("--dir", help="Write it here; by default ./NAME.")] = None,  # noqa: UP045
+    ) -> None:
+        """Begin a plugin package of your own: agentr1 new tool acme-weather"""
+        from agentr1_core.cli.new import new as command
+
+        command(kind, name, ctx.obj, folder=folder)
+
     return app
 
 
