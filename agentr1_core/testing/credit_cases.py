@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -57,17 +58,41 @@ def _trajectory(group: str, name: str, steps: Steps, cut_short: bool) -> Traject
     return Trajectory(name, group, {}, made, StopReason.TRUNCATED if cut_short else StopReason.TERMINATED)
 
 
-def batch_of(groups: Sequence[Group], *, values: bool, after_limit: float | None = None) -> CreditBatch:
+def batch_of(
+    groups: Sequence[Group], *, values: bool, teacher: bool = False, after_limit: float | None = None
+) -> CreditBatch:
     """The groups as an estimator sees them.
 
     Args:
         groups: In any order.
         values: Whether a critic's values come along.
+        teacher: Whether the log-probs of the policy and of a teacher come along.
         after_limit: The value of what would have followed a truncated trajectory, instead of a made-up one.
     """
     batch = CreditBatch.from_groups(groups)
-    if not values:
-        return batch
+    extra: dict[str, Any] = _teacher(groups) if teacher else {}
+    if values:
+        extra |= _values(groups, after_limit)
+    return replace(batch, **extra)
+
+
+def _teacher(groups: Sequence[Group]) -> dict[str, Any]:
+    """Log-probs of each token under the policy and under a teacher."""
+    names = [
+        (group.id, trajectory.id, step.index, position)
+        for group in groups
+        for trajectory in group.trajectories
+        for step in trajectory.steps
+        for position in range(len(step.action))
+    ]
+    return {
+        "sampled_logprobs": np.full(len(names), -0.5),
+        "teacher_logprobs": np.asarray([-0.75 + 0.5 * _value(*name) for name in names], dtype=np.float64),
+    }
+
+
+def _values(groups: Sequence[Group], after_limit: float | None) -> dict[str, Any]:
+    """Values of each step, of what follows it, and of each token."""
     of_steps: list[float] = []
     after: list[float] = []
     of_tokens: list[float] = []
@@ -79,12 +104,8 @@ def batch_of(groups: Sequence[Group], *, values: bool, after_limit: float | None
             after += [*own[1:], beyond if trajectory.stop_reason.is_truncation else 0.0]
             for step, value in zip(trajectory.steps, own, strict=True):
                 of_tokens += [value + 0.05 * position for position in range(len(step.action))]
-    return replace(
-        batch,
-        step_values=np.asarray(of_steps, dtype=np.float64),
-        next_values=np.asarray(after, dtype=np.float64),
-        token_values=np.asarray(of_tokens, dtype=np.float64),
-    )
+    arrays = {"step_values": of_steps, "next_values": after, "token_values": of_tokens}
+    return {name: np.asarray(numbers, dtype=np.float64) for name, numbers in arrays.items()}
 
 
 def _value(*names: object) -> float:

@@ -41,8 +41,9 @@ class EstimatorKit:
         raise NotImplementedError("Override make_estimator() in your test class.")
 
     def batch(self, groups: Sequence[Group], *, after_limit: float | None = None) -> CreditBatch:
-        """The groups with whatever else your estimator reads; values are there if it says that it needs them."""
-        return batch_of(groups, values=self.make_estimator().needs_values, after_limit=after_limit)
+        """The groups with what the estimator says that it needs: a critic's values, a teacher's log-probs."""
+        estimator = self.make_estimator()
+        return batch_of(groups, values=estimator.needs_values, teacher=self._has_teacher, after_limit=after_limit)
 
     @rule("estimator/length")
     def test_one_finite_advantage_for_each_token(self) -> None:
@@ -136,7 +137,8 @@ class EstimatorKit:
     def test_a_trajectory_without_reward_is_no_part_of_it(self) -> None:
         without = self._by_trajectory(groups_of(TELLING))
         found = self._by_trajectory(groups_of({"g": {**TELLING["g"], "D": [(None, 2), (None, 1)]}}))
-        assert not found.pop(("g", "D")).any(), "a trajectory without any reward has an advantage"
+        unscored = found.pop(("g", "D"))
+        assert self._has_teacher or not unscored.any(), "a trajectory without any reward has an advantage"
         self._same(found, without)
 
     @rule("estimator/missing-reward")
@@ -187,8 +189,13 @@ class EstimatorKit:
         found, other = self._by_trajectory(groups_of(pair)), self._by_trajectory(groups_of(raised))
         return all(np.allclose(found[name], other[name], atol=1e-6) for name in found)
 
+    @property
+    def _has_teacher(self) -> bool:
+        """Whether a teacher judges each token, so that there is something to say without any reward."""
+        return bool(getattr(self.make_estimator(), "needs_teacher", False))
+
     def _skip_unless_it_compares(self) -> None:
-        if not self.compares:
+        if self._has_teacher or not self.compares:
             pytest.skip("the estimator does not compare the trajectories of a group")
 
     def _estimate(self, batch: CreditBatch, **settings: Any) -> Credit:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import jsonschema
@@ -127,7 +128,8 @@ class ToolKit:
             _, running = await asyncio.wait({call}, timeout=GRACE_S)
             assert not running, f"a cancelled call still runs after {GRACE_S:g} seconds"
             assert not cancelled or call.cancelled() or call.exception() is not None, "it swallows the cancellation"
-            return await self._one(tool, self.good_calls()[0])
+            async with _episode_context() as ctx:
+                return await self._one(tool, self.good_calls()[0], ctx)
 
         result = self._with_tool(cancel_then_call)
         assert self._works(result), f"after a cancelled call: {result.response.text}"
@@ -142,7 +144,8 @@ class ToolKit:
             assert not running, f"a call still runs {GRACE_S:g} seconds after its deadline"
             assert loop.time() - start < GRACE_S, "it blocks the event loop: await, or run it in a thread"
             call.exception()  # whether it was in time is the tool's to say
-            return await self._one(tool, self.good_calls()[0])
+            async with _episode_context() as ctx:
+                return await self._one(tool, self.good_calls()[0], ctx)
 
         result = self._with_tool(time_out_then_call)
         assert self._works(result), f"after a timed-out call: {result.response.text}"
@@ -182,17 +185,21 @@ class ToolKit:
 
     async def _episode(self, tool: BaseTool) -> list[str]:
         """The answers to all good calls of one episode, one after the other."""
-        ctx = ToolContext()
-        return [(await self._one(tool, arguments, ctx)).response.text for arguments in self.good_calls()]
+        async with _episode_context() as ctx:
+            return [(await self._one(tool, arguments, ctx)).response.text for arguments in self.good_calls()]
 
-    async def _one(self, tool: BaseTool, arguments: dict[str, Any], ctx: ToolContext | None = None) -> ToolResult:
-        return await call_tool({tool.name: tool}, tool.name, arguments, ctx or ToolContext(), timeout_s=DEADLINE_S)
+    async def _one(self, tool: BaseTool, arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
+        return await call_tool({tool.name: tool}, tool.name, arguments, ctx, timeout_s=DEADLINE_S)
 
     def _call(self, *calls: dict[str, Any]) -> list[ToolResult]:
         """The results of calls that run together, each in an episode of its own."""
 
         async def all_of_them(tool: BaseTool) -> list[ToolResult]:
-            return await asyncio.gather(*(self._one(tool, arguments) for arguments in calls))
+            async def alone(arguments: dict[str, Any]) -> ToolResult:
+                async with _episode_context() as ctx:
+                    return await self._one(tool, arguments, ctx)
+
+            return await asyncio.gather(*(alone(arguments) for arguments in calls))
 
         return self._with_tool(all_of_them)
 
@@ -212,10 +219,23 @@ class ToolKit:
 
 async def _execute(tool: BaseTool, arguments: dict[str, Any]) -> ToolResponse | str | None:
     """The bare call, in which a failure that the tool tells the model about is an answer too."""
+    async with _episode_context() as ctx:
+        try:
+            return await tool.execute(dict(arguments), ctx)
+        except ToolError:
+            return None
+
+
+@asynccontextmanager
+async def _episode_context() -> AsyncIterator[ToolContext]:
+    """The context of one episode; what tools hold for it is closed at its end."""
+    ctx = ToolContext()
     try:
-        return await tool.execute(dict(arguments), ToolContext())
-    except ToolError:
-        return None
+        yield ctx
+    finally:
+        cleanup = getattr(ctx, "cleanup", None)
+        if cleanup is not None:
+            await cleanup.aclose()
 
 
 def _of_another_type(kind: str) -> Any:
