@@ -28,7 +28,7 @@ from agentr1_core.testing.env_kit import EnvKit
 from agentr1_core.testing.example_arguments import example_calls
 from agentr1_core.testing.rules import rule
 from agentr1_core.testing.tool_kit import ToolKit
-from agentr1_core.tool import BaseTool, ToolBox
+from agentr1_core.tool import BaseTool, ToolBox, ToolContext
 
 if TYPE_CHECKING:
     from agentr1_core.task import Task
@@ -116,6 +116,8 @@ def _tool_kit(offered: Offered) -> type:
             "Say --agentr1-run with a run file whose `tools` give its settings.",
         ) from error
 
+    task = None if offered.run is None else _first_task(offered.run, offered.plugins)
+
     class InstalledTool(ToolKit):
         calls_are_known = known
 
@@ -125,7 +127,17 @@ def _tool_kit(offered: Offered) -> type:
         def good_calls(self) -> Sequence[dict[str, Any]]:
             return calls
 
+        def context(self) -> ToolContext:
+            if task is None:
+                return ToolContext()
+            return ToolContext(task, task.tools_kwargs.get(make().name) or {})
+
     return InstalledTool
+
+
+def _first_task(config: RunConfig, plugins: PluginManager) -> Task:
+    train, held_out = load_train_and_eval(config, find_recipe(config, plugins))
+    return [*train, *held_out][0]
 
 
 class _WithTools(EnvWrapper):
@@ -151,8 +163,7 @@ def _env_kit(offered: Offered) -> type:
         raise PluginError(
             f"The run file plays the environment '{named}', not '{offered.name}'.", "Name a run file that uses it."
         )
-    train, held_out = load_train_and_eval(config, find_recipe(config, plugins))
-    task = [*train, *held_out][0]
+    task = _first_task(config, plugins)
     tools = build_tools(config, plugins)
     make_flow: Callable[[], Any] = build_flow(config, plugins, tools, [task])
 

@@ -53,6 +53,10 @@ class ToolKit:
         """Arguments that must work."""
         raise NotImplementedError("Override good_calls() in your test class.")
 
+    def context(self) -> ToolContext:
+        """What the tool may know of a new episode; a tool that reads the data row needs one here."""
+        return ToolContext()
+
     def slow_call(self) -> dict[str, Any]:
         """Arguments of the call that takes longest; it is cancelled and timed out."""
         return self.good_calls()[0]
@@ -121,14 +125,14 @@ class ToolKit:
     @rule("tool/cancellation")
     def test_a_cancelled_call_ends_and_leaves_the_tool_usable(self) -> None:
         async def cancel_then_call(tool: BaseTool) -> ToolResult:
-            call = asyncio.create_task(_execute(tool, self.slow_call()))
+            call = asyncio.create_task(_execute(tool, self.slow_call(), self.context()))
             for _ in range(3):
                 await asyncio.sleep(0)
             cancelled = call.cancel()
             _, running = await asyncio.wait({call}, timeout=GRACE_S)
             assert not running, f"a cancelled call still runs after {GRACE_S:g} seconds"
             assert not cancelled or call.cancelled() or call.exception() is not None, "it swallows the cancellation"
-            async with _episode_context() as ctx:
+            async with _episode(self.context()) as ctx:
                 return await self._one(tool, self.good_calls()[0], ctx)
 
         result = self._with_tool(cancel_then_call)
@@ -139,12 +143,12 @@ class ToolKit:
         async def time_out_then_call(tool: BaseTool) -> ToolResult:
             loop = asyncio.get_running_loop()
             start = loop.time()
-            call = asyncio.create_task(asyncio.wait_for(_execute(tool, self.slow_call()), 0.01))
+            call = asyncio.create_task(asyncio.wait_for(_execute(tool, self.slow_call(), self.context()), 0.01))
             _, running = await asyncio.wait({call}, timeout=GRACE_S)
             assert not running, f"a call still runs {GRACE_S:g} seconds after its deadline"
             assert loop.time() - start < GRACE_S, "it blocks the event loop: await, or run it in a thread"
             call.exception()  # whether it was in time is the tool's to say
-            async with _episode_context() as ctx:
+            async with _episode(self.context()) as ctx:
                 return await self._one(tool, self.good_calls()[0], ctx)
 
         result = self._with_tool(time_out_then_call)
@@ -185,7 +189,7 @@ class ToolKit:
 
     async def _episode(self, tool: BaseTool) -> list[str]:
         """The answers to all good calls of one episode, one after the other."""
-        async with _episode_context() as ctx:
+        async with _episode(self.context()) as ctx:
             return [(await self._one(tool, arguments, ctx)).response.text for arguments in self.good_calls()]
 
     async def _one(self, tool: BaseTool, arguments: dict[str, Any], ctx: ToolContext) -> ToolResult:
@@ -196,7 +200,7 @@ class ToolKit:
 
         async def all_of_them(tool: BaseTool) -> list[ToolResult]:
             async def alone(arguments: dict[str, Any]) -> ToolResult:
-                async with _episode_context() as ctx:
+                async with _episode(self.context()) as ctx:
                     return await self._one(tool, arguments, ctx)
 
             return await asyncio.gather(*(alone(arguments) for arguments in calls))
@@ -217,9 +221,9 @@ class ToolKit:
         return asyncio.run(opened())
 
 
-async def _execute(tool: BaseTool, arguments: dict[str, Any]) -> ToolResponse | str | None:
+async def _execute(tool: BaseTool, arguments: dict[str, Any], context: ToolContext) -> ToolResponse | str | None:
     """The bare call, in which a failure that the tool tells the model about is an answer too."""
-    async with _episode_context() as ctx:
+    async with _episode(context) as ctx:
         try:
             return await tool.execute(dict(arguments), ctx)
         except ToolError:
@@ -227,9 +231,8 @@ async def _execute(tool: BaseTool, arguments: dict[str, Any]) -> ToolResponse | 
 
 
 @asynccontextmanager
-async def _episode_context() -> AsyncIterator[ToolContext]:
-    """The context of one episode; what tools hold for it is closed at its end."""
-    ctx = ToolContext()
+async def _episode(ctx: ToolContext) -> AsyncIterator[ToolContext]:
+    """One episode; what tools hold for it is closed at its end."""
     try:
         yield ctx
     finally:
