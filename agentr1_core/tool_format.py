@@ -86,7 +86,7 @@ class HermesFormat(ToolFormat):
 def _read_call(body: str) -> tuple[str, dict[str, Any]] | ParseStatus:
     try:
         call = json.loads(body)
-    except (ValueError, RecursionError):  # ValueError: also integers of thousands of digits
+    except (ValueError, RecursionError):  # also numbers and nesting beyond Python's limits
         return ParseStatus.INVALID_JSON
     if not isinstance(call, dict):
         return ParseStatus.MALFORMED_STRUCTURE
