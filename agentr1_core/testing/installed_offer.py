@@ -43,11 +43,18 @@ class Offered:
 
     kind: str
     name: str
-    #: The class, or a tool that is there already.
-    target: Any
     plugins: PluginManager
     #: The run file, if there is one.
     run: RunConfig | None
+
+    @property
+    def target(self) -> Any:
+        """The class, or a tool that is there already; imported now, which may take seconds.
+
+        Raises:
+            PluginError: The name is not on offer, or cannot be imported.
+        """
+        return self.plugins.get(self.kind, self.name)
 
     def needs_run(self) -> RunConfig:
         """The run file.
@@ -78,7 +85,7 @@ def kits_of(names: Sequence[str], run: str | None) -> dict[str, type]:
     kits: dict[str, type] = {}
     for each in names:
         kind, name = _split(each, plugins)
-        kit = KITS[kind](Offered(kind, name, plugins.get(kind, name), plugins, config))
+        kit = KITS[kind](Offered(kind, name, plugins, config))
         title = f"Test_{kind}_{name.rpartition(':')[2]}"
         kits[title] = type(title, (kit,), {"__doc__": f"The {kind} '{name}'."})
     return kits
@@ -100,12 +107,13 @@ def _split(text: str, plugins: PluginManager) -> tuple[str, str]:
 
 
 def _tool_kit(offered: Offered) -> type:
+    target = offered.target
     used = [] if offered.run is None else [item for item in offered.run.tools if item.name == offered.name]
 
     def make() -> BaseTool:
-        if isinstance(offered.target, BaseTool):
-            return offered.target
-        made: BaseTool = offered.target(**(used[0].settings if used else {}))
+        if isinstance(target, BaseTool):
+            return target
+        made: BaseTool = target(**(used[0].settings if used else {}))
         return made
 
     try:
@@ -188,16 +196,16 @@ def _env_kit(offered: Offered) -> type:
 
 
 def _engine_kit(offered: Offered) -> type:
-    config = offered.needs_run()
+    config, target = offered.needs_run(), offered.target
     folder = Path(tempfile.mkdtemp(prefix="agentr1-kit-"))
     model = find_model(config, find_recipe(config, offered.plugins), folder)
     own = config.engine.settings if config.engine.name == offered.name else {}
-    settings_model = getattr(offered.target, "Settings", None)
+    settings_model = getattr(target, "Settings", None)
 
     class InstalledEngine(EngineKit):
         def make_engine(self) -> Any:
             settings: Mapping[str, Any] = {"model": model, **own}
-            return offered.target(**settings) if settings_model is None else offered.target(settings_model(**settings))
+            return target(**settings) if settings_model is None else target(settings_model(**settings))
 
     return InstalledEngine
 
@@ -224,11 +232,12 @@ def _backend_kit(offered: Offered) -> type:
 def _estimator_kit(offered: Offered) -> type:
     from agentr1_core.testing.estimator_kit import EstimatorKit  # needs hypothesis
 
+    target = offered.target
     own = {} if offered.run is None else offered.run.algorithm.estimator.settings
 
     class InstalledEstimator(EstimatorKit):
         def make_estimator(self, **settings: Any) -> Any:
-            return offered.target({**own, **settings})
+            return target({**own, **settings})
 
     return InstalledEstimator
 
@@ -236,9 +245,11 @@ def _estimator_kit(offered: Offered) -> type:
 def _format_kit(offered: Offered) -> type:
     from agentr1_core.testing.format_kit import ToolFormatKit  # needs hypothesis
 
+    target = offered.target
+
     class InstalledFormat(ToolFormatKit):
         def make_format(self) -> Any:
-            return offered.target()
+            return target()
 
     return InstalledFormat
 

@@ -66,7 +66,8 @@ class NoGuard(GRPO):
 class NeedsTokens(GRPO):
     def estimate(self, batch):
         credit = super().estimate(batch)
-        return replace(credit, advantages=credit.advantages / credit.advantages.max(initial=-np.inf))
+        with np.errstate(all="ignore"):
+            return replace(credit, advantages=credit.advantages / credit.advantages.max(initial=-np.inf))
 
 
 class EmptyBatchBreaksIt(GRPO):
