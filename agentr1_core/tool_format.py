@@ -55,7 +55,10 @@ class HermesFormat(ToolFormat):
         )
 
     def write(self, name: str, arguments: dict[str, Any]) -> str:
-        return f"{self.OPEN}\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n{self.CLOSE}"
+        call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+        for marker in (self.OPEN, self.CLOSE):  # inside an argument it would end the call
+            call = call.replace(marker, f"\\u003c{marker[1:]}")
+        return f"{self.OPEN}\n{call}\n{self.CLOSE}"
 
     def parse(self, text: str) -> ParsedText:
         content, *blocks = text.split(self.OPEN)

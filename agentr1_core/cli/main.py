@@ -123,6 +123,20 @@ def create_app() -> typer.Typer:
         command(ctx.obj, as_json=as_json)
 
     @app.command()
+    def new(
+        ctx: typer.Context,
+        kind: Annotated[
+            str, typer.Argument(metavar="KIND", help="tool, env, engine or estimator.", show_default=False)
+        ],
+        name: Annotated[str, typer.Argument(metavar="NAME", help="For example acme-weather.", show_default=False)],
+        folder: Annotated[Optional[Path], typer.Option("--dir", help="Write it here; by default ./NAME.")] = None,  # noqa: UP045
+    ) -> None:
+        """Begin a plugin package of your own: agentr1 new tool acme-weather"""
+        from agentr1_core.cli.new import new as command
+
+        command(kind, name, ctx.obj, folder=folder)
+
+    @app.command()
     def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programmes.")] = False) -> None:
         """Show which stacks are installed, their versions, and the devices."""
         from agentr1_core.cli.doctor import doctor as command

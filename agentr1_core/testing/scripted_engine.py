@@ -62,11 +62,18 @@ class ScriptedEngine(InferenceEngine):
         self, prompt_ids: TokenArray, sampling: SamplingParams, *, session: str | None = None
     ) -> Generation:
         self.calls.append(sampling)
+        if self.closed or len(prompt_ids) == 0:
+            raise EngineError("The scripted engine is closed." if self.closed else "The prompt is empty.")
+        room = sampling.max_tokens if self._max_context is None else self._max_context - len(prompt_ids)
+        if room < 1:
+            raise EngineError(f"A prompt of {len(prompt_ids)} tokens leaves no room in {self._max_context}.")
         if self.faults_left > 0:
             self.faults_left -= 1
             raise EngineError("The scripted engine was told to fail.")
         said = [*self.tokenizer.encode(self._say(prompt_ids, session)), self.tokenizer.eos_token_id]
-        ids = said[: sampling.max_tokens]
+        stops = [n for n, token in enumerate(said, start=1) if token in sampling.stop_token_ids]
+        said = said[: stops[0]] if stops else said
+        ids = said[: min(sampling.max_tokens, room)]
         finish = FinishReason.STOP if len(ids) == len(said) else FinishReason.LENGTH
         if self.delay_s:
             n_done = await self._speak(session or "", len(ids))
@@ -74,7 +81,7 @@ class ScriptedEngine(InferenceEngine):
                 ids, finish = ids[:n_done], FinishReason.ABORT
         return Generation(
             token_ids=token_array(ids),
-            logprobs=np.full(len(ids), -1.0, dtype=np.float32),
+            logprobs=np.full(len(ids), -1.0 if sampling.temperature > 0 else 0.0, dtype=np.float32),
             finish_reason=finish,
             version_spans=(VersionSpan(len(ids), self.version),),
         )
@@ -99,6 +106,8 @@ class ScriptedEngine(InferenceEngine):
         return n_tokens
 
     async def update_weights(self, weights: WeightSource, version: int) -> None:
+        if weights.kind not in self.capabilities.weight_sync:
+            raise EngineError(f"The scripted engine has no weights to take by '{weights.kind}'.")
         self.version = version
 
     async def abort(self, session: str) -> None:

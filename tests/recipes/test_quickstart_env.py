@@ -28,10 +28,12 @@ class TestAddingEnv(EnvKit):
             write("answer", {"value": 15}),
         ]
 
+    def answers_into_a_limit(self):
+        return [write("add", {"a": 7, "b": 4})] * 5
+
     def states(self, texts):
-        first, results = self._play(texts.__getitem__, len(texts))
-        shown = [first, *(result.observation for result in results if result.observation)]
-        return [observation.messages[-1]["content"] for observation in shown], results
+        played = self.play(texts)
+        return [observation.messages[-1]["content"] for observation in played.observations], played.results
 
     def test_context_is_rewritten_every_turn(self):
         states, results = self.states(self.answers())

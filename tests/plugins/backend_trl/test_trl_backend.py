@@ -1,12 +1,16 @@
 """``TRLBackend`` on whole jobs: the conformance kit, settings, warm start, resuming, adapters."""
 
+import importlib.util
 import json
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from transformers import AutoModelForCausalLM
 
 from agentr1_backend_trl.backend import TRLBackend
+from agentr1_backend_trl.trainer import StepGRPOTrainer
 from agentr1_core.backend import TrainingJob, WarmStart
 from agentr1_core.credit import ESTIMATORS
 from agentr1_core.engine import SamplingParams
@@ -57,16 +61,19 @@ def job_in(folder, tiny, **changes):
     return replace(job, **changes)
 
 
+def neighbour(name):
+    """Another file of this folder as a module."""
+    spec = importlib.util.spec_from_file_location(f"neighbour_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="class")
 def _builders(request):
-    """``BackendKit`` makes jobs without fixtures; hand it the builders of conftest."""
-    import importlib.util
-    from pathlib import Path
-
-    spec = importlib.util.spec_from_file_location("tiny_parts", Path(__file__).with_name("conftest.py"))
-    parts = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(parts)
-    request.cls.tiny_parts = parts
+    """``BackendKit`` makes jobs without fixtures; hand it the builders of conftest and the reference gradient."""
+    request.cls.tiny_parts = neighbour("conftest")
+    request.cls.gradient_parts = neighbour("test_trl_gradient")
 
 
 @pytest.mark.usefixtures("_builders")
@@ -81,6 +88,25 @@ class TestTRLConformance(BackendKit):
             env = self.tiny_parts.Walk
 
         return job_in(run_dir, Builders)
+
+    def gradients(self):
+        """The gradient of one update, and that of the loss written out by hand on the raw steps."""
+        tiny, by_hand = self.tiny_parts, self.gradient_parts
+        recorder, kept = by_hand.Recorder(), by_hand.Gradients()
+        with tempfile.TemporaryDirectory() as folder:
+            args = tiny.config_for(folder, max_steps=1, max_grad_norm=0.0, loss_type="dapo")
+            StepGRPOTrainer(
+                tiny.build_model(),
+                args=args,
+                train_dataset=tiny.rows(),
+                processing_class=tiny.build_tokenizer(),
+                limits=RolloutLimits(max_steps=4),
+                env=tiny.Walk,
+                hooks=recorder,
+                callbacks=[kept],
+            ).train()
+        _, wanted = by_hand.reference(tiny.build_model(), recorder.groups, "token-mean")
+        return kept.found[0].numpy(), wanted.numpy()
 
 
 def test_the_plugin_is_found_by_name():
