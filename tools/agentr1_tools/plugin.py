@@ -15,5 +15,7 @@ def agentr1_tools() -> Mapping[str, str]:
     """The tools by the names a run file uses."""
     return {
         "calculator": "agentr1_tools.calculator:Calculator",
+        "mcp": "agentr1_tools.mcp.source:MCPServer",
+        "python": "agentr1_tools.python.tool:PythonTool",
         "search": "agentr1_tools.search:Search",
     }
