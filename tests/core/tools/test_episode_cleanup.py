@@ -104,12 +104,14 @@ def test_the_loop_closes_it_when_the_episode_breaks(run, ending):
     class Context:
         step_timeout_s = 0.2 if ending == "time-out" else None
         turns = 0
+        waiting = asyncio.Event()
 
         async def generate(self, observation):
             self.turns += 1
             if self.turns == 2:
                 if ending == "failure":
                     raise RuntimeError("engine died")
+                self.waiting.set()
                 await asyncio.sleep(30)
             return act("a")
 
@@ -123,8 +125,7 @@ def test_the_loop_closes_it_when_the_episode_breaks(run, ending):
         loop = AgentEnvLoop(lambda task: ToolEnv([ledger.tool()]))
         playing = asyncio.create_task(loop.run(Task({"prompt": "Go"}), Context()))
         if ending == "cancellation":
-            while not ledger.events:
-                await asyncio.sleep(0)
+            await Context.waiting.wait()
             playing.cancel()
         await asyncio.wait({playing})
         assert playing.cancelled() or playing.exception() is not None

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 
 SCHEMA = {"type": "object", "properties": {"how": {"type": "string"}}, "required": ["how"]}
 
@@ -40,10 +41,11 @@ def act(how):
     if how == "die":
         note("dies")
         os._exit(1)
-    if how == "die once" and "dies" not in open(sys.argv[1]).read():
+    if how == "die once" and "dies" not in Path(sys.argv[1]).read_text():
         note("dies")
         os._exit(1)
     if how == "hang":
+        note("hangs")
         time.sleep(60)
     if how == "pid":
         how = str(os.getpid())

@@ -106,6 +106,14 @@ def is_running(pid):
         return False
 
 
+def wait_for(condition):
+    for _ in range(500):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it never happened")
+
+
 def test_a_server_over_pipes_describes_its_tools_and_keeps_episodes_apart():
     async def play(box):
         assert sorted(box.by_name) == ["complain", "count"]
@@ -203,9 +211,7 @@ def test_a_call_that_hangs_is_given_up_and_leaves_no_process(bare, log):
 def test_a_cancelled_episode_leaves_no_process(bare, log):
     async def play(box):
         playing = asyncio.create_task(episode(box, [("act", {"how": "hang"})]))
-        while len(started(log)) < 2:
-            await asyncio.sleep(0.02)
-        await asyncio.sleep(0.2)
+        await asyncio.to_thread(wait_for, lambda: "hang" in log.read_text())
         playing.cancel()
         await asyncio.wait({playing}, timeout=30)
         assert playing.cancelled()

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 #: Seconds a session may take to close; the client library gives a child process about six before it kills it.
@@ -29,6 +30,8 @@ class Endpoint:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: Folder the program runs in.
     cwd: str | None = None
+    #: File that takes what the program writes on standard error.
+    log: str = os.devnull
     #: Headers of every HTTP request, such as ``Authorization``.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -119,7 +122,7 @@ async def _connect(stack: AsyncExitStack, endpoint: Endpoint) -> Any:
         parameters = StdioServerParameters(
             command=program, args=arguments, env=dict(endpoint.env) or None, cwd=endpoint.cwd
         )
-        errors = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+        errors = stack.enter_context(await asyncio.to_thread(Path(endpoint.log).open, "a", encoding="utf-8"))
         streams = await stack.enter_async_context(stdio_client(parameters, errlog=errors))
     else:
         streams = await stack.enter_async_context(await _http_client(stack, endpoint))

@@ -30,6 +30,7 @@ class MCPServer(ToolSource):
         env: Variables for the program.
         env_from: Names of variables of this process to hand on, so that secrets stay out of run files.
         cwd: Folder the program runs in.
+        log: File that takes what the program writes on standard error; thrown away when unset.
         headers: HTTP headers of every request.
         headers_from: HTTP headers whose values are variables of this process: header to variable name.
         include: Only these tools of the server; all when unset.
@@ -37,7 +38,8 @@ class MCPServer(ToolSource):
         session: ``episode`` for a session of its own for each episode, ``run`` for one that all share.
         call_timeout_s: Seconds one call may take.
         connect_timeout_s: Seconds a session may take to open.
-        reconnect: How often a lost session is opened anew for one call. A new session knows nothing of the lost one.
+        reconnect: How often one call is repeated in a new session when its session was lost on the way. The new one
+            knows nothing of the old one; set 0 where a call must never happen twice.
         allow_shell: Let ``command`` be a shell.
 
     Raises:
@@ -52,6 +54,7 @@ class MCPServer(ToolSource):
         env: Mapping[str, str] | None = None,
         env_from: Sequence[str] = (),
         cwd: str | None = None,
+        log: str = os.devnull,
         headers: Mapping[str, str] | None = None,
         headers_from: Mapping[str, str] | None = None,
         include: Sequence[str] | None = None,
@@ -83,6 +86,7 @@ class MCPServer(ToolSource):
             url=url,
             env={**(env or {}), **{name: _variable(name) for name in env_from}},
             cwd=cwd,
+            log=log,
             headers={**(headers or {}), **{header: _variable(name) for header, name in (headers_from or {}).items()}},
         )
         self.include = None if include is None else frozenset(include)
@@ -144,7 +148,7 @@ class MCPServer(ToolSource):
         Raises:
             ToolError: The server is gone and cannot be reached again.
         """
-        for attempt in range(self.reconnect + 1):
+        for _ in range(self.reconnect + 1):
             connection = await self._session(ctx)
             calling = asyncio.ensure_future(connection.session.call_tool(name, arguments))
             try:
@@ -161,7 +165,7 @@ class MCPServer(ToolSource):
                 calling.cancel()
             self._forget(ctx, connection)
             await self._discard(connection)
-        raise ToolError(f"the connection was lost {attempt + 1} times")
+        raise ToolError(f"the connection was lost {self.reconnect + 1} times")
 
     async def _session(self, ctx: ToolContext) -> Connection:
         """The episode's session, opened by whichever call comes first."""

@@ -71,7 +71,7 @@ print(json.dumps({{
     "uids": os.getresuid(),
     "nics": [name for _, name in socket.if_nameindex()],
     "files": [path for path in ({canary!r}, "/etc/passwd", "/etc/shadow") if os.path.exists(path)],
-    "environment": [name for name in os.environ if name not in ("PATH", "HOME", "LANG", "OMP_NUM_THREADS", "PWD", "LC_CTYPE")],
+    "environment": sorted(set(os.environ) - {{"PATH", "HOME", "LANG", "OMP_NUM_THREADS", "PWD", "LC_CTYPE"}}),
     "processes": sum(name.isdigit() for name in os.listdir("/proc")),
 }}))
 """
@@ -225,7 +225,18 @@ def _command(bwrap: str, interpreter: str, folders: list[Path], limits: Limits, 
             for above in reversed(folder.parents[:-1]):
                 command += ["--perms", "0755", "--dir", str(above)]
             command += ["--ro-bind", str(folder), str(folder)]
-    command += ["--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", str(SCRATCH_MB * 2**20), "--tmpfs", "/tmp"]
+    command += [
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--perms",
+        "1777",
+        "--size",
+        str(SCRATCH_MB * 2**20),
+        "--tmpfs",
+        "/tmp",
+    ]
     command += ["--remount-ro", "/", "--chdir", "/tmp", "--", interpreter, "-I", "-c", LAUNCHER]
     # The processor time is rounded up: a limit of whole seconds that backs up the wall clock outside.
     seconds = int(limits.time_s) + 1

@@ -73,7 +73,9 @@ class PythonTool(BaseTool):
             )
         limits = Limits(time_s, memory_mb, output_bytes)
         self.name = tool_name
-        self.description = f"Run Python code; answers with what it printed and the value of the last line. {_ABOUT[sandbox]}"
+        self.description = (
+            f"Run Python code; answers with what it printed and the value of the last line. {_ABOUT[sandbox]}"
+        )
         self.sandbox: Sandbox
         if sandbox == "monty":
             self.sandbox = MontySandbox(limits, workers=workers)
