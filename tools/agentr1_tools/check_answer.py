@@ -48,7 +48,9 @@ def gsm8k_number(text: str) -> Decimal | None:
 def gsm8k(trajectory: Trajectory) -> float:
     """1 if the final message's number equals the ground truth's; both may be whole GSM8K solutions."""
     said = gsm8k_number(final_answer(trajectory))
-    return float(any(said is not None and said == gsm8k_number(gold) for gold in gold_answers(trajectory.task, "gsm8k")))
+    return float(
+        any(said is not None and said == gsm8k_number(gold) for gold in gold_answers(trajectory.task, "gsm8k"))
+    )
 
 
 def _decimal(text: str) -> Decimal | None:

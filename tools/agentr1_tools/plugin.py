@@ -19,6 +19,7 @@ def agentr1_tools() -> Mapping[str, str]:
         "mcp": "agentr1_tools.mcp.source:MCPServer",
         "python": "agentr1_tools.python.tool:PythonTool",
         "search": "agentr1_tools.search:Search",
+        "search_http": "agentr1_tools.search_http:HTTPSearch",
     }
 
 
