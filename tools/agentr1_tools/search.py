@@ -6,13 +6,13 @@ never touches the network, but for a ``model`` that is a hub id and not a folder
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentr1_core.errors import ConfigError, DataError
+from agentr1_core.threads import call_in_thread
 from agentr1_core.tool import BaseTool, ToolContext, ToolError, ToolResponse
 from agentr1_tools.search_index import BM25, Dense, Hybrid, Ranker, index_folder, sentence_encoder, user_cache
 
@@ -113,7 +113,7 @@ class Search(BaseTool):
     async def start(self) -> None:
         """Read the corpus and its index, which is built when there is none; a second call does nothing."""
         if self._ranker is None:
-            self._passages, self._ranker = await asyncio.to_thread(self._build)
+            self._passages, self._ranker = await call_in_thread(self._build)
 
     def _build(self) -> tuple[list[Passage], Ranker]:
         passages = read_corpus(self.corpus)
@@ -135,7 +135,7 @@ class Search(BaseTool):
         if self._ranker is None:
             raise ToolError("The search index is not loaded.")
         passages = self._passages
-        ranked = await asyncio.to_thread(self._ranker.rank, args["query"], self.top_k)
+        ranked = await call_in_thread(self._ranker.rank, args["query"], self.top_k)
         hits = [(passages[row], score) for row, score in ranked]
         if not hits:
             return ToolResponse("No passage matches.", info={"ids": (), "scores": ()})

@@ -6,7 +6,6 @@ loop, keeps the conversation, and bounds its turns.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from agentr1_core.env import AgentEnv, StepResult
 from agentr1_core.errors import ConfigError, PluginError
 from agentr1_core.mdp import Action, Message, Observation
 from agentr1_core.task import Task
+from agentr1_core.threads import call_in_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Bridge(AgentEnv):
 
     async def reset(self, task: Task) -> Observation:
         self._turns = 0
-        text = await asyncio.to_thread(self.begin, task, int(task.get("seed", self.seed)))
+        text = await call_in_thread(self.begin, task, int(task.get("seed", self.seed)))
         self._messages: tuple[Message, ...] = (*self._head, {"role": "user", "content": text})
         return Observation(self._messages)
 
     async def step(self, action: Action) -> StepResult:
         self._turns += 1
         said = action.message.get("content")
-        reply = await asyncio.to_thread(self.play, str(said) if said else action.text)
+        reply = await call_in_thread(self.play, str(said) if said else action.text)
         shown: Message = {"role": "user", "content": reply.text}
         self._messages = (*self._head, shown) if reply.complete else (*self._messages, action.message, shown)
         out_of_turns = self.max_turns is not None and self._turns >= self.max_turns and not reply.terminated
@@ -79,7 +79,7 @@ class Bridge(AgentEnv):
         return StepResult(Observation(self._messages), reply.reward, reply.terminated, truncated, reply.info)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self.end)
+        await call_in_thread(self.end)
 
 
 def library(module: str, extra: str) -> Any:
