@@ -14,10 +14,12 @@ import pytest
 
 pytest.importorskip("mcp")
 
-from agentr1_core import ToolEnv
+from agentr1_core import AgentEnvLoop, Policy, Rollouts, Task, ToolEnv
+from agentr1_core.engine import SamplingParams
 from agentr1_core.errors import ConfigError, PluginError
 from agentr1_core.mdp import Action, ToolCall
-from agentr1_core.task import Task
+from agentr1_core.render import create_chat_renderer
+from agentr1_core.testing.scripted_engine import ScriptedEngine
 from agentr1_core.testing.tool_kit import ToolKit
 from agentr1_core.tool import ToolBox, ToolContext, ToolOutcome, call_tool
 from agentr1_tools.mcp.source import MCPServer
@@ -312,3 +314,27 @@ class TestMCPToolKeepsTheContract(ToolKit):
 
     def good_calls(self):
         return [{"how": "hi"}, {"how": ""}]
+
+
+def test_a_rollout_gives_each_episode_a_session(bare, log, tokenizer):
+    """The collector opens the server; the model calls; every episode is answered by a process of its own."""
+    call = '<tool_call>\n{"name": "act", "arguments": {"how": "pid"}}\n</tool_call>'
+    box = ToolBox([bare()])
+    engine = ScriptedEngine(tokenizer, [call, call, "Done."])
+    policy = Policy(engine, create_chat_renderer(tokenizer), SamplingParams(max_tokens=200))
+    rollouts = Rollouts(AgentEnvLoop(lambda task: ToolEnv(box)), policy, tools=box)
+
+    async def collect():
+        try:
+            return await rollouts.collect([Task({"prompt": "Go"})], group_size=3)
+        finally:
+            await rollouts.close()
+
+    (group,) = asyncio.run(asyncio.wait_for(collect(), 60)).groups
+    answers = [
+        [step.feedback[0]["content"].split("\n")[0] for step in trajectory.steps[:2]]
+        for trajectory in group.trajectories
+    ]
+    assert [len(set(pair)) for pair in answers] == [1, 1, 1]
+    assert len({pair[0] for pair in answers}) == 3
+    assert not any(is_running(pid) for pid in started(log))
