@@ -16,6 +16,23 @@ from agentr1_core.tool import ToolContext, ToolOutcome, call_tool
 from agentr1_tools.python.tool import PythonTool
 
 
+#: Tries every folder down to the third level.
+WRITE_ANYWHERE = """
+import os
+found = []
+for folder, below, _ in os.walk("/"):
+    if folder.count("/") > 2:
+        below.clear()
+    if not folder.startswith(("/proc", "/tmp", "/dev/shm")):
+        try:
+            open(folder + "/x", "w")
+            found.append(folder)
+        except OSError:
+            pass
+found
+"""
+
+
 def can_isolate():
     async def probe():
         tool = PythonTool(sandbox="bubblewrap")
@@ -162,15 +179,14 @@ class TestBubblewrap:
         assert "(65534, 65534, 65534)" in result.response.text
         assert "PermissionError" in result.response.text
 
-    def test_only_the_scratch_folder_can_be_written_and_it_is_small(self):
-        small, large, outside = self.bubblewrap(
-            "open('/tmp/a', 'w').write('x' * 1000)",
-            "[open(f'/tmp/{i}', 'wb').write(b'x' * 2**20) for i in range(100)]",
-            "open('/usr/a', 'w')",
-        )
+    def test_only_scratch_folders_can_be_written_and_they_are_small(self):
+        (small,) = self.bubblewrap("open('/tmp/a', 'w').write('x' * 1000)")
         assert small.response.text == "1000"
-        assert "No space left" in large.response.text
-        assert "Read-only file system" in outside.response.text
+        fill = "[open('{}/' + str(i), 'wb').write(b'x' * 2**20) for i in range(200)]"
+        large = self.bubblewrap(fill.format("/tmp"), fill.format("/dev/shm"))
+        assert ["No space left" in result.response.text for result in large] == [True, True]
+        (anywhere,) = self.bubblewrap(WRITE_ANYWHERE, time_s=30)
+        assert anywhere.response.text == "[]"
 
     def test_limits_cannot_be_raised(self):
         (result,) = self.bubblewrap("import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))")

@@ -20,7 +20,8 @@ from agentr1_tools.python.sandbox import Limits, Run, Sandbox
 
 #: ``nobody``: who code runs as, also when agentr1 itself runs as root.
 NOBODY = 65534
-#: Megabytes of the only folder that can be written; it is memory, and gone after the call.
+#: Megabytes of each of the two folders that can be written, ``/tmp`` and ``/dev/shm``; they are memory, and gone
+#: after the call.
 SCRATCH_MB = 64
 #: Seconds the namespaces and the interpreter may take to start.
 START_S = 10.0
@@ -218,25 +219,17 @@ def _command(bwrap: str, interpreter: str, folders: list[Path], limits: Limits, 
         elif folder.is_dir():
             command += ["--ro-bind", str(folder), str(folder)]
     if Path("/etc/ld.so.cache").exists():
-        command += ["--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+        command += ["--perms", "0755", "--dir", "/etc", "--ro-bind", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     for folder in folders:
         if not folder.is_relative_to("/usr"):
             # bwrap would make the folders above it as closed as they are on the host.
             for above in reversed(folder.parents[:-1]):
                 command += ["--perms", "0755", "--dir", str(above)]
             command += ["--ro-bind", str(folder), str(folder)]
-    command += [
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-        "--perms",
-        "1777",
-        "--size",
-        str(SCRATCH_MB * 2**20),
-        "--tmpfs",
-        "/tmp",
-    ]
+    command += ["--proc", "/proc", "--dev", "/dev"]
+    for scratch in ("/tmp", "/dev/shm"):
+        command += ["--perms", "1777", "--size", str(SCRATCH_MB * 2**20), "--tmpfs", scratch]
+    command += ["--remount-ro", "/dev"]
     command += ["--remount-ro", "/", "--chdir", "/tmp", "--", interpreter, "-I", "-c", LAUNCHER]
     # The processor time is rounded up: a limit of whole seconds that backs up the wall clock outside.
     seconds = int(limits.time_s) + 1
