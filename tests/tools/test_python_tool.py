@@ -15,7 +15,6 @@ from agentr1_core.testing.tool_kit import ToolKit
 from agentr1_core.tool import ToolContext, ToolOutcome, call_tool
 from agentr1_tools.python.tool import PythonTool
 
-
 #: Tries every folder down to the third level.
 WRITE_ANYWHERE = """
 import os

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -40,21 +41,34 @@ def bare(log):
     return lambda **settings: MCPServer(command=command, **{"call_timeout_s": 5.0, **settings})
 
 
-@pytest.fixture(scope="module")
-def http_url():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    process = subprocess.Popen([*LIBRARY, "http", str(port)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+@contextmanager
+def serve_http(port):
+    process = subprocess.Popen([*LIBRARY, "http", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(200):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/mcp"
+        wait_for(lambda: listens(port))
+        yield
     finally:
         process.kill()
         process.wait()
+
+
+def listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(condition):
+    for _ in range(1500):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it never happened")
+
+
+@pytest.fixture
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
 
 
 def act(*calls):
@@ -108,14 +122,6 @@ def is_running(pid):
         return False
 
 
-def wait_for(condition):
-    for _ in range(500):
-        if condition():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it never happened")
-
-
 def test_a_server_over_pipes_describes_its_tools_and_keeps_episodes_apart():
     async def play(box):
         assert sorted(box.by_name) == ["complain", "count"]
@@ -128,15 +134,33 @@ def test_a_server_over_pipes_describes_its_tools_and_keeps_episodes_apart():
     assert with_box(MCPServer(command=[*LIBRARY, "stdio"]), play) == [[["2"], ["5"]], [["2"], ["5"]]]
 
 
-def test_a_server_over_http(http_url):
+def test_a_server_over_http_and_what_an_episode_sees_when_it_restarts(free_port):
     async def play(box):
         turns = ([("count", {"step": 1}), ("complain", {"text": "no luck"}), ("count", {"step": "x"})],)
-        return await episode(box, *turns)
+        (first,) = await episode(box, *turns)
+        ctx = ToolContext()
 
-    ((counted, complained, wrong),) = with_box(MCPServer(url=http_url), play)
-    assert int(counted) >= 1
+        async def count():
+            return (await call_tool(box.by_name, "count", {"step": 5}, ctx)).response.text
+
+        before = await count()
+        server.close()
+        away = await count()
+        with serve_http(free_port):
+            again = await count(), await count()
+            await ctx.cleanup.aclose()
+        return first, before, away, again
+
+    with ExitStack() as server:
+        server.enter_context(serve_http(free_port))
+        url = f"http://127.0.0.1:{free_port}/mcp"
+        (counted, complained, wrong), before, away, again = with_box(MCPServer(url=url), play)
+    assert counted == "1"
     assert complained.startswith("The tool 'complain' failed: Error executing tool complain")
     assert wrong.startswith("Wrong arguments for 'count'")
+    assert before == "6"
+    assert away.startswith("The tool 'count' failed: the server cannot be reached")
+    assert again == ("5", "10")
 
 
 def test_all_pages_of_tools_are_asked_for_and_names_become_identifiers(bare):
