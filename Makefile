@@ -17,7 +17,7 @@ PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJEC
 # Packages are installed without bytecode, which is quicker; Python must be free to keep it at the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree clean
+.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree test-bridges clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ quickstart: $(VENV)/.installed ## Train a small agent on this machine, offline; 
 
 test: $(VENV)/.dev ## Run all tests, packaging tests included
 	$(BIN)/pytest
+
+test-bridges: $(VENV)-bridges/.installed ## Play an episode through every bridge; their libraries get an environment of their own
+	AGENTR1_TEST_ALL_BRIDGES=1 $(VENV)-bridges/bin/python -m pytest tests/recipes/bridges
 
 lint: $(VENV)/.dev ## Check style, types and the import contracts
 	$(BIN)/ruff check .
@@ -57,7 +60,7 @@ bench-tree: $(VENV)/.installed ## Measure token trees against separate rows, ins
 	$(BIN)/python tests/bench/bench_tree.py
 
 clean: ## Remove .venv, built wheels and caches; runs/ stays
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-bridges dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:
@@ -79,4 +82,11 @@ $(VENV)/.installed: $(VENV)/.torch $(PROJECT_FILES)
 
 $(VENV)/.dev: $(VENV)/.installed
 	$(PIP) --group dev
+	@touch $@
+
+# Two steps: the libraries pin each other's requirements, and the later one decides.
+BRIDGES_PIP = $(VENV)-bridges/bin/python -m pip install --quiet --disable-pip-version-check
+$(VENV)-bridges/.installed: $(VENV)/.created $(PROJECT_FILES)
+	$(PYTHON) -m venv $(VENV)-bridges
+	$(BRIDGES_PIP) --editable . --editable './recipes[gymnasium,textarena,reasoning-gym,gem,openenv]' pytest pytest-markdown-docs
 	@touch $@

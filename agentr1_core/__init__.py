@@ -15,7 +15,7 @@ from agentr1_core.flow import AgentFlowBase, EpisodeOver, FlowContext, SingleSte
 from agentr1_core.mdp import Action, Group, Message, Observation, Step, StopReason, Trajectory
 from agentr1_core.rollout import Rollouts
 from agentr1_core.task import Task
-from agentr1_core.tool import BaseTool, ToolContext, ToolError, ToolResponse, tool
+from agentr1_core.tool import BaseTool, ToolContext, ToolError, ToolResponse, ToolSource, tool
 from agentr1_core.tool_env import ToolEnv
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "ToolEnv",
     "ToolError",
     "ToolResponse",
+    "ToolSource",
     "Trajectory",
     "tool",
 ]

@@ -12,7 +12,8 @@ import copy
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, overload
@@ -35,6 +36,9 @@ class ToolContext:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     #: Shared by all tools and steps of one episode; yours to write.
     state: MutableMapping[str, Any] = field(default_factory=dict)
+    #: What the episode holds: push a callback, or enter a context, and the environment closes it, last in first out,
+    #: when the episode ends on whichever path.
+    cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,17 @@ class BaseTool(ABC):
     def spec(self) -> ToolSpec:
         """What the model is shown."""
         return {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+
+
+class ToolSource(ABC):
+    """Something that has to be asked which tools it offers, such as an MCP server. A run file names it like a tool."""
+
+    @abstractmethod
+    async def start(self) -> Sequence[BaseTool]:
+        """Open it and return its tools; they are started and closed with the others, before the source is closed."""
+
+    async def close(self) -> None:
+        """Called once when nobody needs its tools any more, on every path."""
 
 
 class ToolOutcome(StrEnum):
@@ -290,50 +305,68 @@ class ToolBox:
     """Tools opened and closed together, shared by all episodes of a run.
 
     Args:
-        tools: The tools; two of one name are an error.
+        tools: The tools; two of one name are an error. The tools of a source are known once the box is started.
     """
 
     OPEN_DEADLINE_S: ClassVar[float] = 300.0
     CLOSE_DEADLINE_S: ClassVar[float] = 30.0
 
-    def __init__(self, tools: list[BaseTool]) -> None:
-        self.by_name: dict[str, BaseTool] = {}
-        for item in tools:
-            if item.name in self.by_name:
-                raise PluginError(
-                    f"Two tools are named '{item.name}'.", "Give one of them another name (`@tool(name=...)`)."
-                )
-            self.by_name[item.name] = item
+    def __init__(self, tools: Sequence[BaseTool | ToolSource]) -> None:
+        self._given = [item for item in tools if isinstance(item, BaseTool)]
+        self._sources = [item for item in tools if isinstance(item, ToolSource)]
+        self.by_name = _by_name(self._given)
 
     async def start(self) -> None:
-        """Start every tool; when one fails, those already started are closed again.
+        """Start every source and tool; when one fails, those already started are closed again.
 
         Raises:
-            PluginError: A tool's ``parameters`` are no JSON schema.
+            PluginError: A tool's ``parameters`` are no JSON schema, or two tools have one name.
         """
-        for item in self.by_name.values():
+        started: list[BaseTool | ToolSource] = []
+        found: list[BaseTool] = []
+        for item in self._given:
             _check_schema(item)
-        started: list[BaseTool] = []
         try:
-            for item in self.by_name.values():
+            for source in self._sources:
+                async with asyncio.timeout(self.OPEN_DEADLINE_S):
+                    found.extend(await source.start())
+                started.append(source)
+            for item in found:
+                _check_schema(item)
+            by_name = _by_name([*self._given, *found])
+            for item in by_name.values():
                 async with asyncio.timeout(self.OPEN_DEADLINE_S):
                     await item.start()
                 started.append(item)
         except BaseException:
             await self._close(started)
             raise
+        self.by_name = by_name
 
     async def close(self) -> None:
         """Close every tool, also when one of them fails to; the failures are raised together afterwards."""
-        await self._close(list(self.by_name.values()))
+        await self._close([*self._sources, *self.by_name.values()])
 
-    async def _close(self, tools: list[BaseTool]) -> None:
-        async def close_one(item: BaseTool) -> None:
+    async def _close(self, items: Sequence[BaseTool | ToolSource]) -> None:
+        async def close_one(item: BaseTool | ToolSource) -> None:
             async with asyncio.timeout(self.CLOSE_DEADLINE_S):
                 await item.close()
 
-        closing: list[Awaitable[None]] = [close_one(item) for item in tools]
-        results = await asyncio.gather(*closing, return_exceptions=True)
-        failures = [result for result in results if isinstance(result, Exception)]
+        failures: list[Exception] = []
+        for kind in (BaseTool, ToolSource):  # sources last: their tools may still need them
+            closing: list[Awaitable[None]] = [close_one(item) for item in items if isinstance(item, kind)]
+            results = await asyncio.gather(*closing, return_exceptions=True)
+            failures.extend(result for result in results if isinstance(result, Exception))
         if failures:
             raise ExceptionGroup("some tools did not close", failures)
+
+
+def _by_name(tools: Sequence[BaseTool]) -> dict[str, BaseTool]:
+    by_name: dict[str, BaseTool] = {}
+    for item in tools:
+        if item.name in by_name:
+            raise PluginError(
+                f"Two tools are named '{item.name}'.", "Give one of them another name (`@tool(name=...)`)."
+            )
+        by_name[item.name] = item
+    return by_name

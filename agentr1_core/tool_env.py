@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 
 from agentr1_core.env import AgentEnv, StepResult
 from agentr1_core.errors import DataError
@@ -45,6 +46,7 @@ class ToolEnv(AgentEnv):
         self.stop_on_failed_parse = stop_on_failed_parse
         self._counters: Counter[str] = Counter()
         self._specs = tuple(item.spec for item in self.tools.values())
+        self._cleanup = AsyncExitStack()
 
     @property
     def counters(self) -> Mapping[str, float]:
@@ -55,6 +57,7 @@ class ToolEnv(AgentEnv):
             raise DataError(
                 f"{task.where}: column 'prompt' is missing or empty.", "ToolEnv shows the prompt first; give it one."
             )
+        await self._cleanup.aclose()
         self._task = task
         self._state: dict[str, object] = {}
         head: list[Message] = []
@@ -85,8 +88,12 @@ class ToolEnv(AgentEnv):
             info={"tools": tuple(result.outcome.value for result in results)},
         )
 
+    async def close(self) -> None:
+        """Close what tools hold for this episode."""
+        await self._cleanup.aclose()
+
     async def _run(self, name: str, arguments: dict[str, object]) -> ToolResult:
-        ctx = ToolContext(self._task, self._task.tools_kwargs.get(name) or {}, self._state)
+        ctx = ToolContext(self._task, self._task.tools_kwargs.get(name) or {}, self._state, self._cleanup)
         result = await call_tool(
             self.tools, name, arguments, ctx, timeout_s=self.tool_timeout_s, max_chars=self.max_result_chars
         )

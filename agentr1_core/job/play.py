@@ -21,7 +21,7 @@ from agentr1_core.flow import AgentFlowBase, FlowContext, SingleStepFlow
 from agentr1_core.job.offers import accepts, build, check_arguments, find
 from agentr1_core.reward import RewardFunction, RewardSum, score_function
 from agentr1_core.task import Task
-from agentr1_core.tool import BaseTool, ToolBox
+from agentr1_core.tool import BaseTool, ToolBox, ToolSource
 from agentr1_core.tool_env import ToolEnv
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class FlowFactory:
 
 def build_tools(config: RunConfig, plugins: PluginManager) -> ToolBox | None:
     """The tools of the run, opened by the collector; ``None`` without any."""
-    tools = []
+    tools: list[BaseTool | ToolSource] = []
     for position, item in enumerate(config.tools):
         key = f"tools.{position}"
         offer = find(plugins, "tool", item.name, key)
@@ -113,12 +113,13 @@ def build_tools(config: RunConfig, plugins: PluginManager) -> ToolBox | None:
                 raise ConfigError(f"`{key}`: the tool '{item.name}' has no settings.", f"Write it as `- {item.name}`.")
             tools.append(offer)
             continue
-        tools.append(build(offer, item.settings, key))
-        if not isinstance(tools[-1], BaseTool):
+        made = build(offer, item.settings, key)
+        if not isinstance(made, (BaseTool, ToolSource)):
             raise PluginError(
-                f"`{key}`: '{item.name}' is a {type(tools[-1]).__name__}, not a tool.",
+                f"`{key}`: '{item.name}' is a {type(made).__name__}, not a tool.",
                 "Subclass BaseTool, or decorate a function with @tool.",
             )
+        tools.append(made)
     return ToolBox(tools) if tools else None
 
 

@@ -46,7 +46,7 @@ def agentr1_backends() -> Offers:
 
 @hookspec
 def agentr1_tools() -> Offers:
-    """Tools: subclasses of ``BaseTool``, or functions under ``@tool``."""
+    """Tools: subclasses of ``BaseTool`` or ``ToolSource``, or functions under ``@tool``."""
 
 
 @hookspec

@@ -16,4 +16,11 @@ def agentr1_recipes() -> Mapping[str, str]:
 @hookimpl
 def agentr1_envs() -> Mapping[str, str]:
     """Environments by name."""
-    return {"adding": "agentr1_recipes.quickstart.env:AddingEnv"}
+    return {
+        "adding": "agentr1_recipes.quickstart.env:AddingEnv",
+        "gem": "agentr1_recipes.bridges.gem_env:GemEnv",
+        "gymnasium": "agentr1_recipes.bridges.gymnasium_env:GymnasiumEnv",
+        "openenv": "agentr1_recipes.bridges.openenv_env:OpenEnvEnv",
+        "reasoning_gym": "agentr1_recipes.bridges.reasoning_gym_env:ReasoningGymEnv",
+        "textarena": "agentr1_recipes.bridges.textarena_env:TextArenaEnv",
+    }

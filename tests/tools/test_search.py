@@ -61,7 +61,7 @@ def test_scores_are_bm25(corpus: Path) -> None:
 
 
 def _indexed(corpus: Path) -> list[list[str]]:
-    from agentr1_tools.search import _words
+    from agentr1_tools.search_index import _words
 
     return _words([f"{passage.title} {passage.text}" for passage in read_corpus(corpus)])
 

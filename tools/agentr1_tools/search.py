@@ -1,22 +1,20 @@
-"""A search tool over a local corpus, ranked by BM25 (Robertson and Zaragoza 2009, as ``bm25s`` implements it).
+"""A search tool over a local corpus, ranked by BM25, by sentence vectors, or by both.
 
-It reads a JSON Lines file of passages once, when it starts, and serves all episodes from memory. It never
-touches the network.
+It reads a JSON Lines file of passages and its index once, when it starts, and serves all episodes from memory. It
+never touches the network, but for a ``model`` that is a hub id and not a folder.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agentr1_core.errors import DataError
+from agentr1_core.errors import ConfigError, DataError
+from agentr1_core.threads import call_in_thread
 from agentr1_core.tool import BaseTool, ToolContext, ToolError, ToolResponse
-
-if TYPE_CHECKING:
-    import bm25s
+from agentr1_tools.search_index import BM25, Dense, Hybrid, Ranker, index_folder, sentence_encoder, user_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +64,16 @@ class Search(BaseTool):
     Args:
         corpus: A JSON Lines file; each line is an object with ``id``, ``text`` and optionally ``title``.
         top_k: How many passages are shown at most.
+        mode: ``bm25``, ``dense`` or ``hybrid`` (both, fused by their ranks).
+        model: Folder or hub id of the ``sentence-transformers`` model; for ``dense`` and ``hybrid``.
+        cache: Folder in which indexes are kept; the user's cache folder when unset, none when empty.
+        tool_name: What the model calls it.
+
+    Raises:
+        ConfigError: There is no such mode, or it lacks its model.
+        DataError: ``top_k`` is not positive.
     """
 
-    name = "search"
-    description = "Search a collection of passages by keywords; the best matches are shown first."
     parameters = {  # noqa: RUF012
         "type": "object",
         "properties": {"query": {"type": "string", "description": "The keywords to look for."}},
@@ -77,27 +81,62 @@ class Search(BaseTool):
         "additionalProperties": False,
     }
 
-    def __init__(self, corpus: str | Path, *, top_k: int = 3) -> None:
+    def __init__(
+        self,
+        corpus: str | Path,
+        *,
+        top_k: int = 3,
+        mode: str = "bm25",
+        model: str | None = None,
+        cache: str | Path | None = None,
+        tool_name: str = "search",
+    ) -> None:
         if top_k < 1:
             raise DataError(f"`top_k` of the search tool is {top_k}.", "Show at least one passage.")
+        if mode not in ("bm25", "dense", "hybrid"):
+            raise ConfigError(f"`mode` of the search tool is '{mode}'.", "Choose one of: bm25, dense, hybrid.")
+        if (mode == "bm25") != (model is None):
+            raise ConfigError(
+                f"`mode` of the search tool is '{mode}' and `model` is {'not ' if model is None else ''}set.",
+                "Set `model` for dense and hybrid, and only for them.",
+            )
+        self.name = tool_name
+        self.description = "Search a collection of passages by keywords; the best matches are shown first."
         self.corpus = Path(corpus)
         self.top_k = top_k
+        self.mode = mode
+        self.model = model
+        self.cache = user_cache() if cache is None else Path(cache) if str(cache) else None
         self._passages: list[Passage] = []
-        self._index: bm25s.BM25 | None = None
+        self._ranker: Ranker | None = None
 
     async def start(self) -> None:
-        """Read and index the corpus; a second call does nothing."""
-        if self._index is None:
-            self._passages, self._index = await asyncio.to_thread(_build, self.corpus)
+        """Read the corpus and its index, which is built when there is none; a second call does nothing."""
+        if self._ranker is None:
+            self._passages, self._ranker = await call_in_thread(self._build)
+
+    def _build(self) -> tuple[list[Passage], Ranker]:
+        passages = read_corpus(self.corpus)
+        texts = [f"{passage.title} {passage.text}" for passage in passages]
+        folder = None if self.cache is None else index_folder(self.cache, self.corpus)
+        rankers: list[Ranker] = []
+        if self.mode != "dense":
+            rankers.append(BM25(texts, folder))
+        if self.model is not None:
+            vectors = None if self.cache is None else index_folder(self.cache, self.corpus, self.model)
+            rankers.append(Dense(texts, vectors, sentence_encoder(self.model)))
+        return passages, rankers[0] if len(rankers) == 1 else Hybrid(rankers)
 
     async def close(self) -> None:
         """Free the index."""
-        self._passages, self._index = [], None
+        self._passages, self._ranker = [], None
 
     async def execute(self, args: dict[str, Any], ctx: ToolContext) -> ToolResponse:
-        if self._index is None:
+        if self._ranker is None:
             raise ToolError("The search index is not loaded.")
-        hits = await asyncio.to_thread(self._find, self._index, args["query"])
+        passages = self._passages
+        ranked = await call_in_thread(self._ranker.rank, args["query"], self.top_k)
+        hits = [(passages[row], score) for row, score in ranked]
         if not hits:
             return ToolResponse("No passage matches.", info={"ids": (), "scores": ()})
         shown = [f"[{rank}] {passage.title}\n{passage.text}" for rank, (passage, _) in enumerate(hits, start=1)]
@@ -105,33 +144,3 @@ class Search(BaseTool):
             "\n\n".join(shown),
             info={"ids": tuple(passage.id for passage, _ in hits), "scores": tuple(score for _, score in hits)},
         )
-
-    def _find(self, index: bm25s.BM25, query: str) -> list[tuple[Passage, float]]:
-        """The best passages with their BM25 scores, those that share no word with the query left out."""
-        words = [word for word in _words([query])[0] if word in index.vocab_dict]
-        if not words:
-            return []
-        found, scores = index.retrieve([words], k=min(self.top_k, len(self._passages)), show_progress=False)
-        return [
-            (self._passages[int(row)], float(score))
-            for row, score in zip(found[0], scores[0], strict=True)
-            if score > 0
-        ]
-
-
-def _build(path: Path) -> tuple[list[Passage], bm25s.BM25]:
-    import bm25s
-
-    passages = read_corpus(path)
-    index = bm25s.BM25()
-    index.index(_words([f"{passage.title} {passage.text}" for passage in passages]), show_progress=False)
-    return passages, index
-
-
-def _words(texts: list[str]) -> list[list[str]]:
-    import bm25s
-
-    words: list[list[str]] = bm25s.tokenize(
-        texts, token_pattern=r"(?u)\b\w+\b", stopwords="en", return_ids=False, show_progress=False
-    )
-    return words

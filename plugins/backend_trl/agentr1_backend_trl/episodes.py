@@ -22,7 +22,7 @@ from agentr1_core.render import ChatRenderer, create_chat_renderer
 from agentr1_core.reward import RewardSum
 from agentr1_core.rollout import Collection, Play, Rollouts
 from agentr1_core.task import Task
-from agentr1_core.tool import BaseTool, ToolBox, tool
+from agentr1_core.tool import BaseTool, ToolBox, ToolSource, tool
 from agentr1_core.tool_env import ToolEnv
 
 EnvMaker = Callable[[Task], AgentEnv]
@@ -40,7 +40,7 @@ def make_playable(
     *,
     env: type[AgentEnv] | EnvMaker | None,
     flow: type[AgentFlowBase] | AgentFlowBase | None,
-    tools: Sequence[BaseTool | Callable[..., Any]] | ToolBox | None,
+    tools: Sequence[BaseTool | ToolSource | Callable[..., Any]] | ToolBox | None,
     context: Callable[[], ContextPolicy] | None,
 ) -> Playable:
     """The flow of a run.
@@ -93,8 +93,8 @@ def _maker_of(env: type[AgentEnv] | EnvMaker) -> EnvMaker:
     return env
 
 
-def _as_tool(item: BaseTool | Callable[..., Any]) -> BaseTool:
-    return item if isinstance(item, BaseTool) else tool(item)
+def _as_tool(item: BaseTool | ToolSource | Callable[..., Any]) -> BaseTool | ToolSource:
+    return item if isinstance(item, (BaseTool, ToolSource)) else tool(item)
 
 
 def as_renderer(renderer: Any, tokenizer: Any, template_kwargs: dict[str, Any]) -> ChatRenderer:
