@@ -178,7 +178,7 @@ def test_a_server_that_was_away_gets_the_weights_it_missed(fakes, on_servers, we
         assert len(engine._fleet.up) == 1
         labels = (away.label, sound.label)
         ill = False
-        while len(engine._fleet.up) < 2:
+        while len(engine._fleet.up) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         return labels
 

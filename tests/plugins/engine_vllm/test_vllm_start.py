@@ -94,7 +94,7 @@ def test_heads_that_the_cpu_build_cannot_do_are_refused(model):
 
 def test_a_context_longer_than_the_model_s_is_refused(model):
     folder = model(hidden_size=128, num_attention_heads=4, max_position_embeddings=512)
-    with pytest.raises(EngineError, match="is 1024, but the context of .* is 512"):
+    with pytest.raises(EngineError, match=r"is 1024, but the context of .* is 512"):
         check_model(folder, Settings(max_model_len=1024), cpu=True)
 
 

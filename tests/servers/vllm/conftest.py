@@ -29,7 +29,7 @@ from agentr1_recipes.quickstart.tiny_model import train_tokenizer
 ROOT = Path(__file__).parents[3]
 PYTHON = Path(os.environ.get("AGENTR1_VLLM_PYTHON", ROOT / ".venvs" / "vllm" / "bin" / "python"))
 BLOCK = 32
-CONTEXT = 512
+CONTEXT = 2048
 
 torch.set_num_threads(1)
 
