@@ -296,9 +296,10 @@ class ServedEngine(InferenceEngine):
         task.add_done_callback(self._looking.discard)
 
     async def _look_for(self, fleet: Fleet, member: Member) -> None:
+        restarts = self._managed.restarts if self._managed is not None else 0
         while not member.up:
             await asyncio.sleep(LOOK_S)
-            if self._managed is not None and not self._managed.runs:
+            if self._managed is not None and (not self._managed.runs or self._managed.restarts > restarts):
                 return  # its watcher starts another one and takes that back
             if await self.is_healthy(member.client):
                 try:
@@ -309,6 +310,8 @@ class ServedEngine(InferenceEngine):
     async def _take_back(self, fleet: Fleet, member: Member) -> None:
         """Give a server that is there again the current weights, then use it."""
         async with self._updating:
+            if member.up:
+                return
             if self._spool is not None and self._spool.current is not None:
                 await self.push(member.client, self._spool.current)
             fleet.mark_up(member)

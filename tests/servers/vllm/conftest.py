@@ -100,14 +100,14 @@ def served(base, tmp_path_factory):
 
 @pytest.fixture
 def run(served):
-    """Runs a coroutine on the engine's event loop; two minutes at most."""
+    """Runs a coroutine on the engine's event loop; ten minutes at most, since a busy machine restarts slowly."""
     loop, _ = served
 
     def to_the_end(work):
         import asyncio
 
         async def bounded():
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(600):
                 return await work
 
         return loop.run(bounded())

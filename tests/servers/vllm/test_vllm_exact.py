@@ -64,6 +64,20 @@ def test_64_episodes_reuse_their_prefixes_as_far_as_whole_blocks_go(engine, run,
         close(found.logprobs, reference(base, prompt, found.token_ids))
 
 
+def test_seeds_hold_for_prompts_that_are_computed_in_parts(engine, run, prompts):
+    """Together the prompts are longer than what vLLM computes in one step."""
+    contexts = prompts(24, 200, 400, seed=2)
+
+    async def sampled(number):
+        return (await engine.generate(contexts[number], SamplingParams(max_tokens=8, seed=number))).token_ids.tolist()
+
+    async def all_at_once():
+        return await asyncio.gather(*(sampled(number) for number in range(24)))
+
+    together = run(all_at_once())
+    assert [run(sampled(number)) for number in (0, 12, 23)] == [together[number] for number in (0, 12, 23)]
+
+
 def test_after_an_update_nothing_old_is_left(engine, run, base, other, prompts, reference):
     prompt = prompts(1, 100, 101)[0]
     sampling = SamplingParams(max_tokens=24, seed=5)

@@ -9,6 +9,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+from agentr1_engine_vllm.server.cpu_seeds import rewind_thrown_away_draws
+
+rewind_thrown_away_draws(GPUModelRunner)
+
 
 class WeightExtension:
     """Methods that a vLLM worker gets."""
