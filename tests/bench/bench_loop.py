@@ -27,7 +27,7 @@ from agentr1_core.testing.scripted_engine import ScriptedEngine
 from agentr1_engine_transformers.engine import TransformersEngine
 from agentr1_recipes.quickstart.tiny_model import write_tiny_model
 
-EPISODES, TURNS, TOKENS, REPEATS = 128, 5, 16, 5
+EPISODES, TURNS, TOKENS, REPEATS = 128, 5, 16, 3
 
 
 class Talk(AgentEnv):
@@ -85,28 +85,37 @@ def own_cost(loop, tokenizer, renderer):
     return (time.perf_counter() - start) / (EPISODES * TURNS) * 1e6
 
 
-def main():
+def load(hidden, layers):
+    """The quick start's model, or a wider and deeper one on the same tokenizer."""
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        write_tiny_model(Path(folder), seed=0)
-        model = AutoModelForCausalLM.from_pretrained(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    renderer = create_chat_renderer(tokenizer)
+        write_tiny_model(Path(folder), seed=0, hidden=hidden, layers=layers)
+        return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+
+
+def main():
     loop = BlockingLoop()
-    engine = TransformersEngine.sharing(model)
-    loop.run(engine.start())
     figures = {"episodes": EPISODES, "turns": TURNS, "max_tokens": TOKENS, "repeats": REPEATS}
-    for name, append in (("append", True), ("rewrite", False)):
-        compare(loop, engine, renderer, append)
-        runs = [compare(loop, engine, renderer, append) for _ in range(REPEATS)]
-        ratio = statistics.median(run["straight_s"] / run["through_s"] for run in runs)
-        speed = statistics.median(run["sampled"] / run["through_s"] for run in runs)
-        figures[name] = {"tokens_per_s_ratio": round(ratio, 3), "tokens_per_s": round(speed)}
-        print(f"{name}: {ratio:.3f} of the engine's own speed, {speed:.0f} tokens/s")
+    for size, hidden, layers in (("tiny", 96, 2), ("small", 192, 6)):
+        model, tokenizer = load(hidden, layers)
+        renderer = create_chat_renderer(tokenizer)
+        engine = TransformersEngine.sharing(model)
+        loop.run(engine.start())
+        for name, append in (("append", True), ("rewrite", False)):
+            compare(loop, engine, renderer, append)
+            runs = [compare(loop, engine, renderer, append) for _ in range(REPEATS)]
+            ratio = statistics.median(run["straight_s"] / run["through_s"] for run in runs)
+            speed = statistics.median(run["sampled"] / run["through_s"] for run in runs)
+            figures[f"{size}_{name}"] = {
+                "parameters": model.num_parameters(),
+                "tokens_per_s_ratio": round(ratio, 3),
+                "tokens_per_s": round(speed),
+            }
+            print(f"{size} {name}: {ratio:.3f} of the engine's own speed, {speed:.0f} tokens/s", flush=True)
+        loop.run(engine.close())
     costs = [own_cost(loop, tokenizer, renderer) for _ in range(REPEATS)]
     figures["own_cost_us_per_turn"] = round(statistics.median(costs), 1)
     print(f"own cost: {figures['own_cost_us_per_turn']} us a turn")
-    loop.run(engine.close())
     loop.close()
     print(json.dumps(figures))
 

@@ -30,7 +30,7 @@ _PATIENCE = 4
 #: Newcomers that are this share of the running ones do not wait.
 _QUORUM = 8
 
-_MEND_MEMORY = "Lower `engine.max_running`, `engine.max_batch_tokens` or `engine.prefix_cache_tokens`."
+_MEND_MEMORY = "Lower `engine.max_running`, `engine.max_batch_tokens` or `engine.prefix_cache_bytes`."
 
 #: How a request ended: its result or the error.
 Outcome = tuple[Request, Generation | EngineError]
@@ -46,8 +46,10 @@ class Scheduler:
         self._settings = settings
         self._waiting: deque[Request] = deque()
         self._lanes: list[Lane] = []
-        caching = settings.prefix_cache and runner.layout is not None
-        self._store = PrefixStore(settings.prefix_cache_tokens) if caching else None
+        self._store: PrefixStore | None = None
+        if settings.prefix_cache and runner.layout is not None:
+            affordable = settings.prefix_cache_bytes // max(runner.layout.bytes_per_token, 1)
+            self._store = PrefixStore(min(settings.prefix_cache_tokens, affordable))
         self._patience = 0
 
     @property

@@ -31,6 +31,9 @@ class EngineSettings(BaseModel):
     prefix_cache_tokens: int = Field(
         default=65_536, ge=0, description="Tokens kept by the prefix cache, oldest dropped first."
     )
+    prefix_cache_bytes: int = Field(
+        default=2 * 1024**3, ge=0, description="Memory of the prefix cache; the tighter of both limits holds."
+    )
     max_context: int | None = Field(
         default=None, ge=2, description="Longest prompt plus action; the model's own when unset."
     )

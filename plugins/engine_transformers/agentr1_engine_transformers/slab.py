@@ -28,6 +28,11 @@ class KvLayout:
     #: For each layer the (buffer, plane) of its keys and of its values; ``None`` for layers that keep none.
     layers: tuple[tuple[tuple[int, int], tuple[int, int]] | None, ...]
 
+    @property
+    def bytes_per_token(self) -> int:
+        """Memory of one token's keys and values in all layers."""
+        return sum(planes * heads * dim * dtype.itemsize for planes, heads, dim, dtype in self.buffers)
+
     @classmethod
     def of(cls, cache: Cache) -> KvLayout:
         """Read the layout off a transformers cache that a forward has filled."""

@@ -111,3 +111,21 @@ def test_et_store_keeps_one_context_for_each_session():
     store.put("a", np.arange(50, dtype=np.int32), block(50))
     assert (len(store), store.n_tokens) == (1, 50)
     assert store.longest("a", np.arange(60, dtype=np.int32))[0] == 50
+
+
+def test_et_the_prefix_cache_keeps_to_its_memory(model, serve):
+    """A cache that can hold three tokens holds no context of thirty, so the next turn computes everything."""
+    config = model.config
+    head_dim = config.hidden_size // config.num_attention_heads
+    per_token = 2 * config.num_hidden_layers * config.num_key_value_heads * head_dim * 4
+    prompt = np.arange(3, 33, dtype=np.int32)
+
+    async def run(n_bytes):
+        async with serve(model, prefix_cache_bytes=n_bytes) as engine:
+            first = await engine.generate(prompt, SamplingParams(max_tokens=4, seed=0), session="a")
+            second = await engine.generate(longer(prompt, first, [5]), SamplingParams(max_tokens=4), session="a")
+            return second.cached_tokens, len(prompt) + len(first.token_ids) - 1
+
+    assert asyncio.run(run(3 * per_token))[0] == 0
+    cached, everything = asyncio.run(run(100 * per_token))
+    assert cached == everything
