@@ -18,7 +18,7 @@ def runner_class():
             self.discard_request_mask = SimpleNamespace(np=np.array(thrown_away))
 
         def _sample(self):
-            return [torch.rand(1, generator=one).item() for one in self.input_batch.generators.values()]
+            return [torch.rand(1, generator=one).item() for _, one in sorted(self.input_batch.generators.items())]
 
         def _bookkeeping_sync(self):
             for index in np.nonzero(self.discard_request_mask.np)[0]:
