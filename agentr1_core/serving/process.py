@@ -83,7 +83,8 @@ class ServerProcess:
     def cause(self) -> str:
         """The line of the log that most likely says why it ended."""
         lines = [line.strip() for line in self._tail().splitlines() if line.strip()]
-        errors = [line for line in lines if "Error" in line and "see root cause above" not in line.lower()]
+        # Lines that point to a cause further up are not the cause.
+        errors = [line for line in lines if "Error: " in line and " above" not in line and "(above)" not in line]
         return errors[-1] if errors else self.last_line()
 
     async def stop(self) -> None:
@@ -93,7 +94,7 @@ class ServerProcess:
             return
         await asyncio.to_thread(_end, process)
 
-    def _tail(self, n_bytes: int = 16_384) -> str:
+    def _tail(self, n_bytes: int = 131_072) -> str:
         with contextlib.suppress(OSError), self.log.open("rb") as source:
             source.seek(0, os.SEEK_END)
             source.seek(max(0, source.tell() - n_bytes))
