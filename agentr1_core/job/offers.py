@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
@@ -100,3 +101,21 @@ def build(offer: Any, settings: Mapping[str, Any], key: str) -> Any:
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"`{key}`: {offer.__name__} refuses its settings: {error}", f"Mend `{key}`.") from error
+
+
+def build_engine(engine: Any, given: Mapping[str, Any], *, model: str, run_dir: Path) -> Any:
+    """An engine with weights of its own.
+
+    Args:
+        engine: The class.
+        given: Its settings from the run file.
+        model: Folder or hub id, where ``given`` names none.
+        run_dir: For an engine whose ``Settings`` have a field of that name: it puts its log there.
+    """
+    settings = {"model": model, **given}
+    schema = getattr(engine, "Settings", None)
+    if schema is None:
+        return engine(**settings)
+    if "run_dir" in getattr(schema, "model_fields", {}):
+        settings.setdefault("run_dir", run_dir)
+    return engine(schema(**settings))

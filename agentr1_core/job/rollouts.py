@@ -21,7 +21,7 @@ from agentr1_core.job.build import (
     sampling_params,
 )
 from agentr1_core.job.material import find_model, load_train_and_eval
-from agentr1_core.job.offers import check_settings, find
+from agentr1_core.job.offers import build_engine, check_settings, find
 from agentr1_core.job.play import build_flow, build_reward, build_tools
 from agentr1_core.rollout import Rollouts
 from agentr1_core.task import Task
@@ -79,7 +79,7 @@ def build_rollouts(
     sampling = eval_sampling_params(config) if split == "eval" else sampling_params(config)
     rollouts = Rollouts(
         flow(),
-        Policy(_engine(engine, {"model": model, **settings}), renderer, sampling),
+        Policy(build_engine(engine, settings, model=model, run_dir=run_dir), renderer, sampling),
         reward=reward,
         limits=rollout_limits(config),
         concurrency=config.rollout.concurrency,
@@ -107,8 +107,3 @@ def load_tokenizer(model: str) -> Any:
             f"`model`: the tokenizer of '{model}' cannot be loaded: {type(error).__name__}: {first}",
             "Name a folder with a model and its tokenizer, or a hub id that can be reached.",
         ) from error
-
-
-def _engine(engine: Any, settings: dict[str, Any]) -> Any:
-    model = getattr(engine, "Settings", None)
-    return engine(**settings) if model is None else engine(model(**settings))

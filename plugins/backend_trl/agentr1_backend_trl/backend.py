@@ -38,6 +38,7 @@ from agentr1_backend_trl.warm_start import warm_start
 from agentr1_core.backend import BackendCapabilities, TrainingBackend, TrainingJob, TrainingResult
 from agentr1_core.certificate import Certificate
 from agentr1_core.errors import ConfigError
+from agentr1_core.job.offers import build_engine
 from agentr1_core.render import create_chat_renderer
 from agentr1_core.task import Task
 
@@ -311,8 +312,7 @@ def _engine(job: TrainingJob, model: Any, tokenizer: Any) -> Any:
     if hasattr(kind, "sharing"):
         own = settings_type(**given) if settings_type is not None else None
         return kind.sharing(model, settings=own, eos_token_ids=[tokenizer.eos_token_id])
-    settings = {"model": job.model, **given}
-    return kind(**settings) if settings_type is None else kind(settings_type(**settings))
+    return build_engine(kind, given, model=job.model, run_dir=job.run_dir)
 
 
 def _lora(settings: Mapping[str, Any] | None) -> Any:

@@ -7,6 +7,7 @@ trainer's own weights are never changed.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -39,7 +40,8 @@ def push_weights(route: str, trainer: Any, version: int, take: Take, tokenizer: 
         with _merged(trainer, model):
             take(WeightSource("state_dict", tensors=_plain_state(model, model.state_dict())), version)
         return
-    with _shared_folder(trainer.accelerator) as folder:
+    n_bytes = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    with _shared_folder(trainer.accelerator, n_bytes) as folder:
         with _merged(trainer, model):
             state = _plain_state(model, trainer.accelerator.get_state_dict(trainer.model_wrapped) or {})
             if trainer.accelerator.is_main_process:
@@ -79,9 +81,12 @@ def _plain_state(model: Any, state: dict[str, torch.Tensor]) -> dict[str, torch.
 
 
 @contextlib.contextmanager
-def _shared_folder(accelerator: Any) -> Iterator[Path]:
-    """One folder for all processes, made and removed by the first."""
-    named = [tempfile.mkdtemp(prefix="agentr1-weights-") if accelerator.is_main_process else None]
+def _shared_folder(accelerator: Any, n_bytes: int) -> Iterator[Path]:
+    """One folder for all processes, made and removed by the first; in memory where that has room for the weights."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 * n_bytes
+    root = memory if roomy else None
+    named = [tempfile.mkdtemp(prefix="agentr1-weights-", dir=root) if accelerator.is_main_process else None]
     broadcast_object_list(named)
     try:
         yield Path(str(named[0]))

@@ -1,0 +1,142 @@
+"""``VLLMEngine``: the engine contract on one or several vLLM servers.
+
+The collector and the training backends call it. It starts a server of its own or uses those it is given, sends token
+ids and reads token ids over HTTP, and never imports vLLM or torch itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from typing import ClassVar
+
+from agentr1_core.engine import EngineCapabilities, Generation, SamplingParams
+from agentr1_core.errors import ConfigError, EngineError
+from agentr1_core.mdp import TokenArray
+from agentr1_core.serving import (
+    Call,
+    KeptWeights,
+    ManagedServer,
+    Member,
+    ServedEngine,
+    ServerClient,
+    Servers,
+    own_share,
+)
+from agentr1_engine_vllm import checks, sync, wire
+from agentr1_engine_vllm.launch import plan_launch
+from agentr1_engine_vllm.settings import VLLMSettings
+
+#: Seconds in which a healthy server says so.
+HEALTH_S = 5.0
+
+
+class VLLMEngine(ServedEngine):
+    """vLLM behind the engine contract.
+
+    Args:
+        settings: Which server to start, or which ones to use.
+    """
+
+    name: ClassVar[str] = "vllm"
+    Settings: ClassVar[type[VLLMSettings]] = VLLMSettings
+
+    def __init__(self, settings: VLLMSettings | None = None) -> None:
+        self._own = settings or VLLMSettings()
+        if not self._own.urls and self._own.model is None:
+            raise ConfigError(
+                "The vllm engine needs a model: `model` is not set, and neither are `urls` of running servers.",
+                "Set `engine.model` to a folder or hub id.",
+            )
+        super().__init__(self._own)
+        self._max_context = self._own.max_model_len
+
+    @property
+    def capabilities(self) -> EngineCapabilities:
+        """What it can do; the context is known once it has started."""
+        return EngineCapabilities(
+            logprobs=True,
+            prefix_cache=True,
+            weight_sync=frozenset({"file"}),
+            abort=True,
+            seed=True,
+            max_context=self._max_context,
+        )
+
+    async def open_servers(self, scratch: Path) -> Servers:
+        """Start a server, or find those in ``urls``."""
+        return await (self._connect() if self._own.urls else self._launch(scratch))
+
+    async def ask(
+        self, client: ServerClient, call: Call, prompt: TokenArray, sampling: SamplingParams, max_tokens: int
+    ) -> Generation:
+        """Sample one action on one server."""
+        body = wire.request_body(call.id, self._own.served_name, prompt, sampling, max_tokens)
+        return wire.read_generation(await client.post(wire.GENERATE, body), sampling, max_tokens)
+
+    async def stop_call(self, client: ServerClient, call: Call) -> None:
+        """End an action early; its answer has what was sampled."""
+        await client.post(wire.ABORT, {"request_ids": [wire.REQUEST_PREFIX + call.id]})
+
+    async def push(self, client: ServerClient, weights: KeptWeights) -> None:
+        """Load weights into one server."""
+        await sync.push(client, weights, self._own.on_update, self._own.request_timeout_s)
+
+    async def is_healthy(self, client: ServerClient) -> bool:
+        """Whether it answers."""
+        try:
+            await client.get("/health", timeout_s=HEALTH_S)
+        except EngineError:
+            return False
+        return True
+
+    async def _launch(self, scratch: Path) -> Servers:
+        settings, model = self._own, str(self._own.model)
+        found = await checks.look_at(settings.python)
+        checks.check_model(model, settings, found.cpu)
+        launch = plan_launch(settings, model, found, scratch, _log_file(settings.run_dir))
+        client = ServerClient(launch.url, token=launch.token, timeout_s=settings.request_timeout_s)
+        managed = ManagedServer(
+            self.name,
+            launch.process,
+            lambda: self.is_healthy(client),
+            startup_timeout_s=settings.startup_timeout_s,
+            max_restarts=settings.max_restarts,
+        )
+        try:
+            await managed.start()
+            context = await checks.check_server(client, settings)
+        except BaseException:
+            await client.close()
+            await managed.stop()
+            raise
+        return Servers([Member(client)], managed, context)
+
+    async def _connect(self) -> Servers:
+        settings = self._own
+        token = os.environ.get(settings.token_env)
+        if settings.remote_urls and not token:
+            raise ConfigError(
+                f"`engine.urls`: {settings.remote_urls[0]} is on another machine, and no token guards it.",
+                f"Start the server with --api-key and set {settings.token_env}, or reach it through an SSH tunnel.",
+            )
+        clients = [
+            ServerClient(url, token=token, timeout_s=settings.request_timeout_s) for url in own_share(settings.urls)
+        ]
+        try:
+            contexts = await asyncio.gather(*(checks.check_server(client, settings) for client in clients))
+        except BaseException:
+            for client in clients:
+                await client.close()
+            raise
+        return Servers([Member(client) for client in clients], None, min(contexts))
+
+
+def _log_file(run_dir: Path | None) -> Path:
+    if run_dir is not None:
+        return run_dir / "vllm.log"
+    handle, name = tempfile.mkstemp(prefix="agentr1-vllm-", suffix=".log")
+    os.close(handle)
+    return Path(name)
