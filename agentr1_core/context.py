@@ -18,6 +18,9 @@ from agentr1_core.task import Task
 class ContextPolicy(ABC):
     """Turns the whole history into what is shown. One instance serves one episode."""
 
+    #: Messages the episode opened with; ``ContextEnv`` sets it. They may hold earlier assistant messages (examples).
+    n_opening: int = 0
+
     @abstractmethod
     def view(self, history: Sequence[Message]) -> tuple[Message, ...]:
         """The messages the model sees; never changes ``history``."""
@@ -46,7 +49,7 @@ class KeepLast(ContextPolicy):
         self.k = k
 
     def view(self, history: Sequence[Message]) -> tuple[Message, ...]:
-        head, turns = split_turns(history)
+        head, turns = split_turns(history, self.n_opening)
         return (*head, *(message for turn in turns[-self.k :] for message in turn))
 
 
@@ -60,7 +63,7 @@ class DropObservations(ContextPolicy):
         self.placeholder = placeholder
 
     def view(self, history: Sequence[Message]) -> tuple[Message, ...]:
-        head, turns = split_turns(history)
+        head, turns = split_turns(history, self.n_opening)
         n_old = max(len(turns) - self.keep, 0)
         shown: list[Message] = list(head)
         for position, (assistant, *answers) in enumerate(turns):
@@ -92,16 +95,16 @@ class Summarise(ContextPolicy):
         self._n_summarised = 0
 
     def view(self, history: Sequence[Message]) -> tuple[Message, ...]:
-        head, turns = split_turns(history)
+        head, turns = split_turns(history, self.n_opening)
         summary = () if self._summary is None else (self._summary,)
         return (*head, *summary, *(message for turn in turns[self._n_summarised :] for message in turn))
 
     def question(self, history: Sequence[Message]) -> Message | None:
-        _, turns = split_turns(history)
+        _, turns = split_turns(history, self.n_opening)
         return self._question if len(turns) - self._n_summarised > self.after else None
 
     def absorb(self, history: Sequence[Message], answer: Action) -> None:
-        _, turns = split_turns(history)
+        _, turns = split_turns(history, self.n_opening)
         self._n_summarised = len(turns)
         self._summary = {"role": "user", "content": self._heading + str(answer.message.get("content") or answer.text)}
 
@@ -126,6 +129,7 @@ class ContextEnv(EnvWrapper):
 
     async def reset(self, task: Task) -> Observation:
         self._history = await reset_env(self.env, task)
+        self.policy.n_opening = len(self._history.messages)
         return self._show()
 
     async def step(self, action: Action) -> StepResult:
@@ -162,9 +166,18 @@ CONTEXT_POLICIES: Mapping[str, type[ContextPolicy]] = {
 }
 
 
-def split_turns(history: Sequence[Message]) -> tuple[tuple[Message, ...], list[tuple[Message, ...]]]:
-    """The opening messages, and the turns: each an assistant message with what came after it."""
-    starts = [position for position, message in enumerate(history) if message.get("role") == "assistant"]
+def split_turns(
+    history: Sequence[Message], n_opening: int = 0
+) -> tuple[tuple[Message, ...], list[tuple[Message, ...]]]:
+    """The opening messages, and the turns: each an assistant message with what came after it.
+
+    The first ``n_opening`` messages open whatever their roles.
+    """
+    starts = [
+        position
+        for position, message in enumerate(history)
+        if position >= n_opening and message.get("role") == "assistant"
+    ]
     if not starts:
         return tuple(history), []
     ends = [*starts[1:], len(history)]

@@ -6,7 +6,6 @@ context: the observation it returns is all the model sees, whether it appends, t
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 from abc import ABC, abstractmethod
@@ -17,6 +16,7 @@ from typing import Any
 from agentr1_core.errors import EnvError
 from agentr1_core.mdp import Action, Message, Observation
 from agentr1_core.task import Task
+from agentr1_core.threads import call_in_thread
 
 #: What an environment may return as an observation: a user message's text, one message, several, or the record.
 ObservationLike = str | Message | Sequence[Message] | Observation
@@ -144,14 +144,19 @@ async def step_env(env: AgentEnv, action: Action) -> StepResult:
         raise EnvError(f"{source} returned no observation although the episode goes on.", "Return what is shown next.")
     return StepResult(
         observation=None if observation is None else as_observation(observation, source),
-        reward=_finite(reward, source),
+        reward=finite_reward(reward, source),
         terminated=bool(terminated),
         truncated=bool(truncated),
         info=info or {},
     )
 
 
-def _finite(reward: Any, source: str) -> float | None:
+def finite_reward(reward: Any, source: str) -> float | None:
+    """A reward as a number, or ``None`` for none.
+
+    Raises:
+        EnvError: It is not a finite number.
+    """
     if reward is None:
         return None
     try:
@@ -172,5 +177,5 @@ async def _call(method: Callable[..., Any], *args: Any) -> Any:
     """Call a method that may be plain; a plain one runs in a thread, since it may block."""
     if inspect.iscoroutinefunction(method):
         return await method(*args)
-    answer = await asyncio.to_thread(method, *args)
+    answer = await call_in_thread(method, *args)
     return await answer if inspect.isawaitable(answer) else answer

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from agentr1_core.env import AgentEnv, close_env, reset_env, step_env
+from agentr1_core.errors import EnvError
 from agentr1_core.flow import AgentFlowBase, FlowContext
 from agentr1_core.task import Task
 
@@ -31,10 +33,10 @@ class AgentEnvLoop(AgentFlowBase):
     async def run(self, task: Task, ctx: FlowContext) -> float | None:
         env = self.make_env(task)
         try:
-            async with asyncio.timeout(ctx.step_timeout_s):
+            async with _deadline(ctx.step_timeout_s):
                 observation = await reset_env(env, task)
             while True:
-                async with asyncio.timeout(ctx.step_timeout_s):
+                async with _deadline(ctx.step_timeout_s):
                     action = await ctx.generate(observation)
                     result = await step_env(env, action)
                 ctx.record(action, result)
@@ -42,8 +44,10 @@ class AgentEnvLoop(AgentFlowBase):
                     return None
                 observation = result.observation
         finally:
-            ctx.count(env.counters)
-            await self._close(env, ctx)
+            try:
+                ctx.count(env.counters)
+            finally:
+                await self._close(env, ctx)
 
     async def _close(self, env: AgentEnv, ctx: FlowContext) -> None:
         # The episode is over and its data are good: a failure to clean up is counted and told, not raised.
@@ -53,3 +57,16 @@ class AgentEnvLoop(AgentFlowBase):
         except Exception as error:
             ctx.count({"env/close_failed": 1})
             _log.warning("%s did not close: %s: %s", type(env).__name__, type(error).__name__, error)
+
+
+@asynccontextmanager
+async def _deadline(seconds: float | None) -> AsyncIterator[None]:
+    """A turn's deadline. A ``TimeoutError`` of the environment's own, of a socket say, is a fault and no deadline."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise
+        raise EnvError(f"The environment raised TimeoutError: {error}") from error

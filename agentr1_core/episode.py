@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentr1_core.engine import Generation, InferenceEngine, SamplingParams
-from agentr1_core.env import ObservationLike, StepResult, as_observation
-from agentr1_core.errors import EngineError
+from agentr1_core.env import ObservationLike, StepResult, as_observation, finite_reward
+from agentr1_core.errors import EngineError, EnvError
 from agentr1_core.flow import EpisodeOver, FlowContext
 from agentr1_core.mdp import Action, FinishReason, Message, Observation, Step, StopReason, TokenArray
 from agentr1_core.render import ChatRenderer, ContextTracker, Parsed
@@ -100,8 +100,17 @@ class Episode(FlowContext):
     async def generate(
         self, observation: ObservationLike, *, thread: str = "main", engine: str = "policy", **sampling: Any
     ) -> Action:
-        policy = self._policies[engine]
+        if self.over is not None:
+            await asyncio.sleep(0)  # a flow that ignores EpisodeOver and asks for ever must not block the loop
+        policy = self._policies.get(engine)
+        if policy is None:
+            raise EnvError(
+                f"The flow asks the engine '{engine}'; this run has: {', '.join(self._policies)}.",
+                "Give it to `Rollouts(others=...)`.",
+            )
         shown = as_observation(observation, "the flow")
+        # Copies, here and of the answer: an environment may go on to change its messages in place.
+        shown = replace(shown, messages=tuple(_copy(message) for message in shown.messages))
         tracker = self._trackers.setdefault((engine, thread), ContextTracker(policy.renderer))
         rendered = tracker.render(shown)
         shown = replace(shown, prompt_ids=rendered.prompt_ids)
@@ -128,7 +137,7 @@ class Episode(FlowContext):
         session = self.id if (engine, thread) == ("policy", "main") else f"{self.id}/{engine}/{thread}"
         generation = await self._sample(policy.engine, rendered.prompt_ids, params, session, keep)
         action, parsed = keep(generation)
-        tracker.track(shown, action.token_ids, parsed)
+        tracker.track(shown, action.token_ids, replace(parsed, message=_copy(parsed.message)))
         if action.finish_reason is FinishReason.ABORT:
             raise self._end(StopReason.ABORTED, "the engine aborted the action")
         return action
@@ -136,7 +145,7 @@ class Episode(FlowContext):
     def record(self, action: Action, result: StepResult) -> None:
         for step in reversed(self._steps):
             if step.action is action:
-                step.result = result
+                step.result = replace(result, reward=finite_reward(result.reward, "the flow"))
                 return
         raise ValueError("record() was given an action that generate() did not return in this episode.")
 
@@ -226,13 +235,24 @@ class Episode(FlowContext):
             return await asyncio.shield(call)
         except asyncio.CancelledError:
             # A deadline or Ctrl-C: stop the engine and keep what it sampled so far as a step marked aborted.
-            await engine.abort(session)
-            done, _ = await asyncio.wait({call}, timeout=ABORT_GRACE_S)
-            if not done:
+            try:
+                if await self._abort(engine, session):
+                    await asyncio.wait({call}, timeout=ABORT_GRACE_S)
+            finally:
                 call.cancel()
-            elif not call.cancelled() and call.exception() is None:
+            if call.done() and not call.cancelled() and call.exception() is None:
                 keep(replace(call.result(), finish_reason=FinishReason.ABORT))
             raise
+
+    async def _abort(self, engine: InferenceEngine, session: str) -> bool:
+        """Whether the engine took it; one that fails or hangs here must not hold up or undo the cancellation."""
+        try:
+            async with asyncio.timeout(ABORT_GRACE_S):
+                await engine.abort(session)
+        except Exception:
+            self.counters["engine/abort_failed"] += 1
+            return False
+        return True
 
     def _action(
         self, policy: Policy, params: SamplingParams, generation: Generation, shown: Observation
@@ -303,6 +323,13 @@ def _feedback(step: _OpenStep, following: Observation | None) -> tuple[Message, 
     before = (*step.observation.messages, step.action.message)
     appended = following.messages[: len(before)] == before
     return following.messages[len(before) :] if appended else following.messages
+
+
+def _copy(part: Any) -> Any:
+    """A message with all that it nests, down to its leaves."""
+    if isinstance(part, dict):
+        return {key: _copy(value) for key, value in part.items()}
+    return [_copy(value) for value in part] if isinstance(part, list) else part
 
 
 def _least(*limits: int | None) -> int | None:

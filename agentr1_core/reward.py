@@ -16,6 +16,7 @@ from typing import Any
 
 from agentr1_core.errors import RewardError
 from agentr1_core.mdp import Trajectory
+from agentr1_core.threads import call_in_thread
 
 RewardValue = float | Mapping[str, float] | None
 RewardFunction = Callable[[Trajectory], RewardValue | Awaitable[RewardValue]]
@@ -50,12 +51,13 @@ class RewardSum:
         return {name: value for part in parts for name, value in part.items()}
 
     async def _one(self, name: str, function: RewardFunction, trajectory: Trajectory) -> dict[str, float]:
+        deadline = asyncio.timeout(self.timeout_s)
         try:
-            async with asyncio.timeout(self.timeout_s):
+            async with deadline:
                 value = await _call(function, trajectory)
-        except TimeoutError as error:
-            raise RewardError(f"Reward '{name}' did not answer within {self.timeout_s:g} seconds.") from error
         except Exception as error:
+            if deadline.expired():
+                raise RewardError(f"Reward '{name}' did not answer within {self.timeout_s:g} seconds.") from error
             raise RewardError(f"Reward '{name}' raised {type(error).__name__}: {error}") from error
         if value is None:
             return {}
@@ -71,8 +73,8 @@ class RewardSum:
 async def _call(function: RewardFunction, trajectory: Trajectory) -> RewardValue:
     if inspect.iscoroutinefunction(function):
         return await function(trajectory)  # type: ignore[no-any-return]
-    value = await asyncio.to_thread(function, trajectory)
-    return await value if inspect.isawaitable(value) else value
+    value = await call_in_thread(function, trajectory)
+    return await value if inspect.isawaitable(value) else value  # type: ignore[no-any-return]
 
 
 def _finite(name: str, value: Any) -> float:

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from agentr1_core.env import finite_reward
 from agentr1_core.episode import Episode, Policy, RolloutLimits
 from agentr1_core.errors import EngineError, EnvError
 from agentr1_core.flow import AgentFlowBase, EpisodeOver
@@ -171,8 +172,11 @@ class Rollouts:
         start = time.monotonic()
         self._n_collected += training
         gate = asyncio.Semaphore(self._concurrency)
-        async with asyncio.TaskGroup() as running:
-            tasks = [running.create_task(self._gated(gate, play, training)) for play in plays]
+        try:
+            async with asyncio.TaskGroup() as running:
+                tasks = [running.create_task(self._gated(gate, play, training)) for play in plays]
+        except ExceptionGroup as failed:  # of hooks alone, since episodes return their failures
+            raise failed.exceptions[0] from None
         members: dict[str, list[Trajectory]] = {}
         first: dict[str, Task] = {}
         for play, task in zip(plays, tasks, strict=True):
@@ -206,7 +210,7 @@ class Rollouts:
         error: str | None = None
         try:
             async with asyncio.timeout(self.limits.episode_timeout_s):
-                bonus = await self.flow.run(task, episode)
+                bonus = finite_reward(await self.flow.run(task, episode), f"{type(self.flow).__name__}.run")
             reason = episode.ended_by_env or StopReason.COMPLETED
         except EpisodeOver:
             reason = StopReason.COMPLETED  # the limit that the episode noted decides below
@@ -214,16 +218,27 @@ class Rollouts:
             reason, error = StopReason.TIMEOUT, f"a deadline passed {_where(caught)}"
         except EngineError as caught:
             reason, error = StopReason.ENGINE_ERROR, str(caught)
+        except asyncio.CancelledError:
+            running = asyncio.current_task()
+            if running is None or running.cancelling():
+                raise
+            # Nobody cancelled this episode: something that the flow waited for was cancelled.
+            reason, error = StopReason.ENV_ERROR, "CancelledError: something the episode waited for was cancelled"
         except Exception as caught:
             reason, error = StopReason.ENV_ERROR, f"{type(caught).__name__}: {caught}"
         if episode.over is not None and not reason.is_failure:
             reason = episode.over.reason
             error = str(episode.over)
+        try:
+            steps = episode.steps(reason, bonus)
+        except Exception as caught:  # the observation after a truncated episode cannot be rendered
+            reason, error = StopReason.ENV_ERROR, f"{type(caught).__name__}: {caught}"
+            steps = episode.steps(reason, None)
         trajectory = Trajectory(
             id=identity,
             group_id=group_id,
             task=task,
-            steps=episode.steps(reason, bonus),
+            steps=steps,
             stop_reason=reason,
             error=error,
             counters=dict(episode.counters),

@@ -8,16 +8,21 @@ against the schema, a deadline, a cap on the result, and each failure turned int
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from agentr1_core.errors import PluginError
 from agentr1_core.mdp import ToolSpec
+from agentr1_core.threads import call_in_thread
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,24 +126,29 @@ async def call_tool(
     if tool is None:
         offered = ", ".join(sorted(tools)) or "none"
         return _failure(ToolOutcome.UNKNOWN_TOOL, f"There is no tool named '{name}'. Tools: {offered}.")
-    problem = check_arguments(tool.parameters, arguments)
+    try:
+        problem = check_arguments(tool.parameters, arguments)
+    except Exception as error:  # the schema itself is broken
+        return _failure(ToolOutcome.CRASHED, f"The tool '{name}' failed: {type(error).__name__}: {error}")
     if problem is not None:
         return _failure(ToolOutcome.BAD_ARGUMENTS, f"Wrong arguments for '{name}': {problem}")
     limit = tool.timeout_s if tool.timeout_s is not None else timeout_s
+    deadline = asyncio.timeout(limit)
     try:
-        async with asyncio.timeout(limit):
-            answer = await tool.execute(arguments, ctx)
-    except TimeoutError:
-        return _failure(ToolOutcome.TIMED_OUT, f"The tool '{name}' did not answer within {limit:g} seconds.")
+        async with deadline:
+            # A copy: the call stands in the history too, where a tool must not change it.
+            answer = await tool.execute(copy.deepcopy(arguments), ctx)
+        response = answer if isinstance(answer, ToolResponse) else ToolResponse(str(answer))
+        response = replace(response, text=_text(response.text))
     except ToolError as error:
         return _failure(ToolOutcome.FAILED, f"The tool '{name}' failed: {error}")
     except Exception as error:
+        if deadline.expired():
+            return _failure(ToolOutcome.TIMED_OUT, f"The tool '{name}' did not answer within {limit:g} seconds.")
         return _failure(ToolOutcome.CRASHED, f"The tool '{name}' failed: {type(error).__name__}: {error}")
-    response = answer if isinstance(answer, ToolResponse) else ToolResponse(str(answer))
     if max_chars is None or len(response.text) <= max_chars:
         return ToolResult(ToolOutcome.OK, response)
-    short = ToolResponse(_shorten(response.text, max_chars), response.reward, response.done, response.info)
-    return ToolResult(ToolOutcome.OK, short, shortened=True)
+    return ToolResult(ToolOutcome.OK, replace(response, text=_shorten(response.text, max_chars)), shortened=True)
 
 
 def check_arguments(schema: Mapping[str, Any], arguments: Any) -> str | None:
@@ -152,6 +162,25 @@ def check_arguments(schema: Mapping[str, Any], arguments: Any) -> str | None:
     return "; ".join(
         f"{'.'.join(str(part) for part in error.path) or 'arguments'}: {error.message}" for error in errors[:3]
     )
+
+
+def _check_schema(item: BaseTool) -> None:
+    import jsonschema
+
+    try:
+        jsonschema.validators.validator_for(item.parameters, default=jsonschema.Draft202012Validator).check_schema(
+            dict(item.parameters)
+        )
+    except jsonschema.SchemaError as error:
+        where = ".".join(str(part) for part in error.path) or "the top"
+        raise PluginError(
+            f"Tool '{item.name}': its `parameters` are no JSON schema: at {where}: {error.message}",
+            "Mend the schema, or let `@tool` derive it.",
+        ) from error
+
+
+def _text(answer: Any) -> str:
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str)
 
 
 def _failure(outcome: ToolOutcome, text: str) -> ToolResult:
@@ -171,7 +200,9 @@ class FunctionTool(BaseTool):
         self.function = function
         self.name = name or function.__name__
         self.timeout_s = timeout_s
-        self.description, self.parameters, self._context_parameter = _describe(function)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise PluginError(f"Tool '{self.name}' is a generator.", "Return the whole answer at once.")
+        self.description, self.parameters, self._context_parameter, self._model = _describe(function)
         self._is_async = inspect.iscoroutinefunction(function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -179,15 +210,18 @@ class FunctionTool(BaseTool):
         return self.function(*args, **kwargs)
 
     async def execute(self, args: dict[str, Any], ctx: ToolContext) -> ToolResponse:
+        # The function gets what its annotations say: models, enums and dates, not their JSON.
+        given = self._model.model_validate(args)
+        args = {name: value for name, value in given if name in given.model_fields_set}
         if self._context_parameter is not None:
             args = {**args, self._context_parameter: ctx}
         if self._is_async:
             answer = await self.function(**args)
         else:
-            answer = await asyncio.to_thread(self.function, **args)
-        if isinstance(answer, ToolResponse):
-            return answer
-        return ToolResponse(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, default=str))
+            answer = await call_in_thread(self.function, **args)
+            if inspect.isawaitable(answer):  # an async function behind a plain decorator
+                answer = await answer
+        return answer if isinstance(answer, ToolResponse) else ToolResponse(_text(answer))
 
 
 @overload
@@ -221,8 +255,8 @@ def tool(
     return lambda decorated: FunctionTool(decorated, name=name, timeout_s=timeout_s)
 
 
-def _describe(function: Callable[..., Any]) -> tuple[str, dict[str, Any], str | None]:
-    """Description, JSON schema and the name of the context parameter of a function."""
+def _describe(function: Callable[..., Any]) -> tuple[str, dict[str, Any], str | None, type[BaseModel]]:
+    """Description, JSON schema, name of the context parameter and arguments' model of a function."""
     import docstring_parser
     from pydantic import ConfigDict, Field, create_model
 
@@ -249,7 +283,7 @@ def _describe(function: Callable[..., Any]) -> tuple[str, dict[str, Any], str | 
     for shown in schema.get("properties", {}).values():
         shown.pop("title", None)
     description = "\n\n".join(part for part in (text.short_description, text.long_description) if part)
-    return description, schema, context_parameter
+    return description, schema, context_parameter, model
 
 
 class ToolBox:
@@ -272,7 +306,13 @@ class ToolBox:
             self.by_name[item.name] = item
 
     async def start(self) -> None:
-        """Start every tool; when one fails, those already started are closed again."""
+        """Start every tool; when one fails, those already started are closed again.
+
+        Raises:
+            PluginError: A tool's ``parameters`` are no JSON schema.
+        """
+        for item in self.by_name.values():
+            _check_schema(item)
         started: list[BaseTool] = []
         try:
             for item in self.by_name.values():

@@ -83,7 +83,7 @@ class HermesFormat(ToolFormat):
 def _read_call(body: str) -> tuple[str, dict[str, Any]] | ParseStatus:
     try:
         call = json.loads(body)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # also numbers and nesting beyond Python's limits
         return ParseStatus.INVALID_JSON
     if not isinstance(call, dict):
         return ParseStatus.MALFORMED_STRUCTURE
@@ -93,7 +93,7 @@ def _read_call(body: str) -> tuple[str, dict[str, Any]] | ParseStatus:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             return ParseStatus.INVALID_JSON
     if not isinstance(arguments, dict):
         return ParseStatus.MALFORMED_STRUCTURE

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -72,17 +73,20 @@ class FlowByRow(AgentFlowBase):
     def __init__(self, default: AgentFlowBase, by_name: Mapping[str, AgentFlowBase]) -> None:
         self.default = default
         self.by_name = dict(by_name)
+        self._closing = AsyncExitStack()
 
     async def run(self, task: Task, ctx: FlowContext) -> float | None:
         return await self.by_name.get(task.agent_name or "", self.default).run(task, ctx)
 
     async def start(self) -> None:
-        for flow in (self.default, *self.by_name.values()):
-            await flow.start()
+        async with AsyncExitStack() as started:
+            for flow in (self.default, *self.by_name.values()):
+                await flow.start()
+                started.push_async_callback(flow.close)
+            self._closing = started.pop_all()
 
     async def close(self) -> None:
-        for flow in (self.default, *self.by_name.values()):
-            await flow.close()
+        await self._closing.aclose()
 
 
 @dataclass(frozen=True, slots=True)

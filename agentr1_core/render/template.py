@@ -33,9 +33,12 @@ class TemplateRenderer(ChatRenderer):
         self._tokenizer = tokenizer
         self._format = tool_format
         self._kwargs = dict(template_kwargs)
-        self.stop_token_ids = (int(tokenizer.eos_token_id),)
         self._shows_tools = self._probe_tools()
         self._shows_calls = self._probe_calls()
+        eos = int(tokenizer.eos_token_id)
+        #: What the template ends an answer with; some models have an end of turn beside the end of sequence.
+        self._end = self._probe_end() or eos
+        self.stop_token_ids = tuple(dict.fromkeys((self._end, eos)))
 
     def render(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> TokenArray:
         return token_array(self._apply(messages, tools, prompt=True))
@@ -53,12 +56,11 @@ class TemplateRenderer(ChatRenderer):
         with_new = self._apply([*messages, *new_messages], tools, prompt=True)
         if without[: len(opened)] != opened or with_new[: len(without)] != without:
             return None  # the template rewrites history when messages follow
-        (stop,) = self.stop_token_ids
-        closing = _after_last(without[len(opened) :], stop)
+        closing = _after_last(without[len(opened) :], self._end)
         if closing is None:
-            return None  # the template does not end an answer with the stop token, so its seam is unknown
+            return None  # the template does not end an answer with a token of its own, so its seam is unknown
         sampled = action_ids.tolist()
-        seam = closing if sampled and sampled[-1] == stop else [stop, *closing]
+        seam = closing if sampled and sampled[-1] == self._end else [self._end, *closing]
         return token_array([*prompt_ids.tolist(), *sampled, *seam, *with_new[len(without) :]])
 
     def parse(
@@ -114,6 +116,21 @@ class TemplateRenderer(ChatRenderer):
         return self._probe_finds(
             [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [call]}], {}
         )
+
+    def _probe_end(self) -> int | None:
+        """The first special token after an answer's content; ``None`` where the template writes none."""
+        try:
+            ids = self._template(
+                [{"role": "user", "content": "x"}, {"role": "assistant", "content": "agentr1_probe"}],
+                False,
+                self._kwargs,
+            )
+        except DataError:
+            return None
+        starts = (n for n in range(len(ids) - 1, -1, -1) if "agentr1_probe" in self._tokenizer.decode(ids[n:]))
+        added = getattr(self._tokenizer, "added_tokens_decoder", {})
+        special = {*self._tokenizer.all_special_ids, *(n for n, token in added.items() if token.special)}
+        return next((token for token in ids[next(starts, len(ids)) :] if token in special), None)
 
     def _probe_finds(self, messages: list[Message], kwargs: Mapping[str, Any]) -> bool:
         try:

@@ -27,7 +27,9 @@ from agentr1_core.testing.scripted_engine import ScriptedEngine
 from agentr1_engine_transformers.engine import TransformersEngine
 from agentr1_recipes.quickstart.tiny_model import write_tiny_model
 
-EPISODES, TURNS, TOKENS, REPEATS = 128, 5, 16, 3
+TURNS, TOKENS, REPEATS = 5, 16, 3
+#: Name, width, depth and episodes of the models measured.
+SIZES = (("tiny", 96, 2, 128), ("small", 256, 4, 32))
 
 
 class Talk(AgentEnv):
@@ -48,14 +50,14 @@ class Talk(AgentEnv):
         return self.messages, 0.0, self.turn == TURNS, False, {}
 
 
-def compare(loop, engine, renderer, append):
+def compare(loop, engine, renderer, append, episodes):
     """Seconds through the collector and seconds straight, for the very same requests in the same order of turns."""
     sampling = SamplingParams(max_tokens=TOKENS)
     policy = Policy(engine, renderer, sampling)
     flow = AgentEnvLoop(lambda task: Talk(append))
     rollouts = Rollouts(flow, policy, limits=RolloutLimits(max_steps=TURNS), seed=0)
     start = time.perf_counter()
-    collection = loop.run(rollouts.collect([Task({})] * EPISODES, stream="bench"))
+    collection = loop.run(rollouts.collect([Task({})] * episodes, stream="bench"))
     through = time.perf_counter() - start
     sampled = sum(trajectory.n_sampled for trajectory in collection.trajectories)
 
@@ -81,8 +83,8 @@ def own_cost(loop, tokenizer, renderer):
     policy = Policy(ScriptedEngine(tokenizer, ["x" * 8]), renderer, SamplingParams(max_tokens=TOKENS))
     rollouts = Rollouts(AgentEnvLoop(lambda task: Talk(append=True)), policy, limits=RolloutLimits(max_steps=TURNS))
     start = time.perf_counter()
-    loop.run(rollouts.collect([Task({})] * EPISODES))
-    return (time.perf_counter() - start) / (EPISODES * TURNS) * 1e6
+    loop.run(rollouts.collect([Task({})] * 128))
+    return (time.perf_counter() - start) / (128 * TURNS) * 1e6
 
 
 def load(hidden, layers):
@@ -95,19 +97,20 @@ def load(hidden, layers):
 
 def main():
     loop = BlockingLoop()
-    figures = {"episodes": EPISODES, "turns": TURNS, "max_tokens": TOKENS, "repeats": REPEATS}
-    for size, hidden, layers in (("tiny", 96, 2), ("small", 192, 6)):
+    figures = {"turns": TURNS, "max_tokens": TOKENS, "repeats": REPEATS}
+    for size, hidden, layers, episodes in SIZES:
         model, tokenizer = load(hidden, layers)
         renderer = create_chat_renderer(tokenizer)
         engine = TransformersEngine.sharing(model)
         loop.run(engine.start())
         for name, append in (("append", True), ("rewrite", False)):
-            compare(loop, engine, renderer, append)
-            runs = [compare(loop, engine, renderer, append) for _ in range(REPEATS)]
+            compare(loop, engine, renderer, append, episodes)
+            runs = [compare(loop, engine, renderer, append, episodes) for _ in range(REPEATS)]
             ratio = statistics.median(run["straight_s"] / run["through_s"] for run in runs)
             speed = statistics.median(run["sampled"] / run["through_s"] for run in runs)
             figures[f"{size}_{name}"] = {
                 "parameters": model.num_parameters(),
+                "episodes": episodes,
                 "tokens_per_s_ratio": round(ratio, 3),
                 "tokens_per_s": round(speed),
             }

@@ -41,7 +41,7 @@ def test_a_data_set_with_tools_and_a_reward_trains(agentr1: Any, run_file: Path,
     assert first["steps"][0]["feedback"][0]["content"] == "PARIS"
     assert first["rewards"] == {"contains_answer": 1.0}
     assert len(first["steps"][0]["token_ids"]) == len(first["steps"][0]["logprobs"])
-    assert {row["update"] for row in kept} == {1, 2}
+    assert {(row["phase"], row["update"]) for row in kept} == {("eval", 0), ("train", 1), ("train", 2)}
 
 
 def test_dotted_overrides_win_and_are_typed(agentr1: Any, tmp_path: Path) -> None:

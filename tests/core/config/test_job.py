@@ -311,3 +311,38 @@ def test_the_built_in_offers_are_those_of_the_core(plugins: PluginManager) -> No
     for kind, expected in (("estimator", ESTIMATORS), ("context", CONTEXT_POLICIES), ("reward", REWARDS)):
         assert {name: core.get(kind, name) for name in core.names(kind)} == dict(expected)
     assert core.get("env", "tools") is ToolEnv
+
+
+class Noted(AgentFlowBase):
+    def __init__(self, name: str, notes: list[str], breaks_at: str = "") -> None:
+        self.name, self.notes, self.breaks_at = name, notes, breaks_at
+
+    async def run(self, task: Task, ctx: Any) -> None:
+        return None
+
+    async def start(self) -> None:
+        self._note("start")
+
+    async def close(self) -> None:
+        self._note("close")
+
+    def _note(self, what: str) -> None:
+        self.notes.append(f"{what} {self.name}")
+        if what == self.breaks_at:
+            raise OSError(f"{self.name} does not {what}")
+
+
+def test_flows_by_row_are_all_closed_although_one_fails(run: Any) -> None:
+    notes: list[str] = []
+    flows = FlowByRow(Noted("a", notes), {"b": Noted("b", notes, breaks_at="close")})
+    run(flows.start())
+    with pytest.raises(OSError, match="b does not close"):
+        run(flows.close())
+    assert notes == ["start a", "start b", "close b", "close a"]
+
+
+def test_flows_by_row_that_started_are_closed_when_the_next_does_not_start(run: Any) -> None:
+    notes: list[str] = []
+    with pytest.raises(OSError, match="b does not start"):
+        run(FlowByRow(Noted("a", notes), {"b": Noted("b", notes, breaks_at="start")}).start())
+    assert notes == ["start a", "start b", "close a"]

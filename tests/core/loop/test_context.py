@@ -15,11 +15,14 @@ from agentr1_core.engine import SamplingParams
 from agentr1_core.env import AgentEnv
 from agentr1_core.env_loop import AgentEnvLoop
 from agentr1_core.episode import Policy
+from agentr1_core.mdp import Action, float_array, token_array
 from agentr1_core.render import create_chat_renderer
 from agentr1_core.rollout import Rollouts
 from agentr1_core.rows import make_rows
 from agentr1_core.task import Task
 from agentr1_core.testing.scripted_engine import ScriptedEngine
+
+ANSWER = {"role": "assistant", "content": "go"}
 
 
 class Corridor(AgentEnv):
@@ -102,3 +105,28 @@ def test_rewrite_shows_whatever_the_function_makes(run, tokenizer):
 def test_senseless_settings_are_refused(policy):
     with pytest.raises(ValueError, match="needs"):
         policy()
+
+
+def test_assistant_messages_of_the_opening_are_no_turns(run):
+    opening = [
+        {"role": "user", "content": "2+2"},
+        {"role": "assistant", "content": "4"},
+        {"role": "user", "content": "the task"},
+    ]
+
+    class Examples(Corridor):
+        async def reset(self, task):
+            self.room = 0
+            self.history = opening
+            return self.history
+
+    async def two_turns():
+        env = ContextEnv(Examples(), KeepLast(1))
+        seen = [await env.reset(Task({}))]
+        for _ in range(2):
+            seen.append((await env.step(Action(token_array([]), float_array([]), message=ANSWER))).observation)
+        return seen
+
+    first, _, last = run(two_turns())
+    assert list(first.messages) == opening
+    assert list(last.messages) == [*opening, ANSWER, {"role": "user", "content": "room 2"}]

@@ -110,6 +110,22 @@ def test_template_that_rewrites_history_opens_a_new_row(tokenizer):
     assert (rendered.continued, rendered.reason) == (False, "template")
 
 
+def test_end_of_turn_beside_the_end_of_sequence_ends_answers_too(tokenizer):
+    from copy import deepcopy
+
+    two_ends = deepcopy(tokenizer)
+    two_ends.eos_token = "<|pad|>"
+    renderer = create_chat_renderer(two_ends, name="template")
+    end_of_turn = two_ends.convert_tokens_to_ids("<|im_end|>")
+    assert renderer.stop_token_ids == (end_of_turn, two_ends.eos_token_id)
+    prompt = renderer.render([USER], ())
+    action = token_array([*two_ends.encode("Hello"), end_of_turn])
+    message = renderer.parse(action, prompt, ()).message
+    assert message["content"] == "Hello"
+    extended = renderer.extend(prompt, action, [USER, message], [USER], ())
+    assert extended.tolist() == renderer.render([USER, message, USER], ()).tolist()
+
+
 def test_template_without_tools_gets_them_described_and_written(tokenizer):
     from copy import deepcopy
 

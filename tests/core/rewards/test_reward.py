@@ -69,3 +69,11 @@ def test_reward_that_hangs_meets_its_deadline(run):
 
     with pytest.raises(RewardError, match=r"Reward 'slow' did not answer within 0\.05 seconds"):
         run(RewardSum({"slow": hang}, timeout_s=0.05).score(said("x")))
+
+
+def test_timeout_of_the_rewards_own_is_told_as_it_is(run):
+    def judge(trajectory):
+        raise TimeoutError("the judge is slow")
+
+    with pytest.raises(RewardError, match="Reward 'judge' raised TimeoutError: the judge is slow"):
+        run(RewardSum({"judge": judge}, timeout_s=None).score(said("x")))

@@ -1,9 +1,12 @@
 """Tools: what the decorator reads off a function, and the message the model gets in every case."""
 
 import asyncio
-from typing import Literal
+import enum
+import functools
+from typing import ClassVar, Literal
 
 import pytest
+from pydantic import BaseModel
 
 from agentr1_core.errors import PluginError
 from agentr1_core.tool import BaseTool, ToolBox, ToolContext, ToolError, ToolOutcome, ToolResponse, call_tool, tool
@@ -168,3 +171,78 @@ def test_toolbox_closes_what_it_started_when_a_later_tool_fails(run):
 def test_two_tools_of_one_name_are_refused():
     with pytest.raises(PluginError, match="Two tools are named 'weather'"):
         ToolBox([weather, weather])
+
+
+def test_timeout_of_the_tools_own_is_told_as_it_is(run):
+    @tool
+    def fetch() -> str:
+        raise TimeoutError("the server is slow")
+
+    result = run(call_tool({"fetch": fetch}, "fetch", {}, ToolContext()))
+    assert result.outcome is ToolOutcome.CRASHED
+    assert "TimeoutError: the server is slow" in result.response.text
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Point(BaseModel):
+    x: int
+    y: int = 0
+
+
+@tool
+def paint(point: Point, colour: Colour = Colour.RED, times: int = 1) -> str:
+    return f"{point.x},{point.y} {colour.name}" * times
+
+
+def test_function_gets_what_its_annotations_say(run):
+    arguments = {"point": {"x": 3}, "colour": "red", "times": 2.0}  # JSON knows no difference between 2 and 2.0
+    result = run(call_tool({"paint": paint}, "paint", arguments, ToolContext()))
+    assert result.response.text == "3,0 RED3,0 RED"
+    wrong = run(call_tool({"paint": paint}, "paint", {"point": {"x": "three"}}, ToolContext()))
+    assert wrong.outcome is ToolOutcome.BAD_ARGUMENTS
+
+
+def test_async_function_behind_a_plain_decorator_is_awaited(run):
+    async def ask(question: str) -> str:
+        return f"{question}!"
+
+    @tool
+    @functools.wraps(ask)
+    def decorated(*args, **kwargs):
+        return ask(*args, **kwargs)
+
+    assert run(call_tool({"ask": decorated}, "ask", {"question": "why"}, ToolContext())).response.text == "why!"
+
+
+def test_generator_is_no_tool():
+    with pytest.raises(PluginError, match="Tool 'count' is a generator"):
+
+        @tool
+        def count(n: int):
+            yield from range(n)
+
+
+class Plain(BaseTool):
+    name = "plain"
+    parameters: ClassVar[dict] = {"type": "object", "properties": {"items": {"type": "array"}}}
+
+    async def execute(self, args, ctx):
+        args["items"].append("changed")
+        return ToolResponse(len(args["items"]))
+
+
+def test_tool_works_on_a_copy_and_its_text_is_made_text(run):
+    arguments = {"items": ["a"]}
+    result = run(call_tool({"plain": Plain()}, "plain", arguments, ToolContext(), max_chars=100))
+    assert result.response.text == "2"
+    assert arguments == {"items": ["a"]}
+
+
+def test_schema_that_is_none_is_said_at_the_start(run):
+    broken = Plain()
+    broken.parameters = {"type": "object", "properties": {"items": {"type": "lst"}}}
+    with pytest.raises(PluginError, match=r"Tool 'plain': its `parameters` are no JSON schema: at properties\.items"):
+        run(ToolBox([broken]).start())

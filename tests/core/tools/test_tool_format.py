@@ -44,6 +44,8 @@ def test_prose_around_calls_is_kept():
         ('<tool_call>{"name": "f", "arguments": [1]}</tool_call>', ParseStatus.MALFORMED_STRUCTURE),
         ('<tool_call>{"name": "f", "arguments": "{"}</tool_call>', ParseStatus.INVALID_JSON),
         ('{"name": "f", "arguments": {}}</tool_call>', ParseStatus.MALFORMED_STRUCTURE),
+        (f"<tool_call>{'[' * 100_000}</tool_call>", ParseStatus.INVALID_JSON),  # deeper than Python parses
+        (f'<tool_call>{{"name": {"1" * 5000}}}</tool_call>', ParseStatus.INVALID_JSON),  # longer than it reads
     ],
 )
 def test_broken_calls_are_typed_failures(text, status):
