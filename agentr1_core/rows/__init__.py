@@ -6,7 +6,7 @@ from agentr1_core.rows.layout import make_rows
 from agentr1_core.rows.ledger import Ledger
 from agentr1_core.rows.row import CONTEXT, RowBatch, TrainingRow
 from agentr1_core.rows.sequences import ScoringSequence, lay_out_sequences
-from agentr1_core.rows.tree import TokenTree, build_tree, count_unique, plan_trees
+from agentr1_core.rows.tree import TokenTree, TreeCost, build_tree, count_unique, plan_trees
 from agentr1_core.rows.weights import Totals, WeightMode, token_weights
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "TokenTree",
     "Totals",
     "TrainingRow",
+    "TreeCost",
     "WeightMode",
     "build_tree",
     "count_unique",

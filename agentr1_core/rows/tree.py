@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from agentr1_core.errors import ConfigError
 from agentr1_core.mdp import TokenArray
@@ -101,7 +101,31 @@ def build_tree(rows: Sequence[TokenArray]) -> TokenTree:
     return TokenTree(token_ids, depths, parents, subtree_end, tuple(paths))
 
 
-def plan_trees(rows: Sequence[TokenArray], max_tokens: int | None = None) -> list[list[int]]:
+@dataclass(frozen=True, slots=True)
+class TreeCost:
+    """What running a tree costs, in units of one token's linear layers."""
+
+    #: Of one pair of query and key.
+    per_pair: float
+    #: Of starting one forward.
+    per_forward: float
+    #: Whether a tree may run branch by branch over a key-value cache, besides all at once under a mask.
+    may_cache: bool = True
+
+    def by_mask(self, n_tokens: ArrayLike) -> NDArray[np.float64]:
+        """Of trees that run at once, where a dense mask pays for every pair of tokens."""
+        n = np.asarray(n_tokens, dtype=np.float64)
+        return n + n * n * self.per_pair + self.per_forward
+
+    def by_cache(self, n_tokens: ArrayLike, n_pairs: ArrayLike, n_forwards: ArrayLike) -> NDArray[np.float64]:
+        """Of trees that run branch by branch: only pairs that are seen, but more forwards."""
+        tokens, pairs, forwards = (np.asarray(n, dtype=np.float64) for n in (n_tokens, n_pairs, n_forwards))
+        return tokens + pairs * self.per_pair + forwards * self.per_forward
+
+
+def plan_trees(
+    rows: Sequence[TokenArray], max_tokens: int | None = None, cost: TreeCost | None = None
+) -> list[list[int]]:
     """Which rows share a tree: the row numbers of each one.
 
     Rows are never cut. Where a tree is full, the next one repeats the context of its rows, so trees end at the
@@ -110,6 +134,7 @@ def plan_trees(rows: Sequence[TokenArray], max_tokens: int | None = None) -> lis
     Args:
         rows: The tokens of each row.
         max_tokens: Most unique tokens of a tree.
+        cost: Also cut where repeating a context is cheaper than a larger tree; the plan with the least sum is taken.
 
     Raises:
         ConfigError: A single row is longer than that.
@@ -124,9 +149,12 @@ def plan_trees(rows: Sequence[TokenArray], max_tokens: int | None = None) -> lis
             f"Allow trees of at least {longest} tokens, or bound the episodes' context.",
         )
     order = _sorted_rows(rows)
+    shared = _shared_with_previous(rows, order)
+    if cost is not None:
+        return _cheapest(order, [len(rows[row]) for row in order], shared, max_tokens, cost)
     trees: list[list[int]] = []
     size = 0
-    for row, common in zip(order, _shared_with_previous(rows, order), strict=True):
+    for row, common in zip(order, shared, strict=True):
         more = len(rows[row]) - common
         if not trees or (max_tokens is not None and size + more > max_tokens):
             trees.append([])
@@ -134,6 +162,38 @@ def plan_trees(rows: Sequence[TokenArray], max_tokens: int | None = None) -> lis
         trees[-1].append(row)
         size += more
     return trees
+
+
+def _cheapest(
+    order: Sequence[int], lengths: Sequence[int], shared: Sequence[int], max_tokens: int | None, cost: TreeCost
+) -> list[list[int]]:
+    """Where to cut the sorted rows so that the trees cost least together, by dynamic programming over the cuts."""
+    n = len(order)
+    length, common = np.asarray(lengths, dtype=np.float64), np.asarray(shared, dtype=np.float64)
+    pairs_to = length * (length + 1) / 2, common * (common + 1) / 2
+    tokens = np.concatenate([[0.0], np.cumsum(length - common)])
+    pairs = np.concatenate([[0.0], np.cumsum(pairs_to[0] - pairs_to[1])])
+    # A row that leaves the one before it starts a run of tokens, and splits another at most.
+    branches = np.concatenate([[0.0], np.cumsum([0.0, *(2.0 * (common[1:] < length[:-1]))][:n])])
+    best = np.zeros(n + 1)
+    first = np.zeros(n + 1, dtype=np.int64)
+    for end in range(1, n + 1):
+        size = common[:end] + tokens[end] - tokens[:end]
+        each = cost.by_mask(size)
+        if cost.may_cache:
+            seen = pairs_to[1][:end] + pairs[end] - pairs[:end]
+            each = np.minimum(each, cost.by_cache(size, seen, 1 + branches[end] - branches[1 : end + 1]))
+        total = best[:end] + each
+        if max_tokens is not None:
+            total[size > max_tokens] = np.inf
+        first[end] = np.argmin(total)
+        best[end] = total[first[end]]
+    trees: list[list[int]] = []
+    end = n
+    while end:
+        trees.append(list(order[first[end] : end]))
+        end = int(first[end])
+    return trees[::-1]
 
 
 def count_unique(rows: Sequence[TokenArray]) -> int:

@@ -35,7 +35,7 @@ from trl import GRPOConfig
 from agentr1_backend_trl.replay import Layout, apart, chunks_of, noise_credit, replay
 from agentr1_backend_trl.trainer import StepGRPOTrainer
 from agentr1_backend_trl.tree_chunk import TreeSettings
-from agentr1_backend_trl.tree_cost import estimate
+from agentr1_backend_trl.tree_cost import cheaper_path, cost_of
 from agentr1_core.env import AgentEnv
 from agentr1_core.mdp import Action, Group, Observation, Step, StopReason, Trajectory, float_array, token_array
 from agentr1_core.rows import build_tree
@@ -234,8 +234,7 @@ def measure(trainer, folder, group):
         real = build_trainer(folder, layout)
         real.give([group], credit, layout)
         updates[name], _, _ = timed(real.train)
-    by_mask, by_cache = estimate(tree, HIDDEN)
-    chosen = "mask" if by_mask <= by_cache else "kv"
+    chosen = cheaper_path(tree, cost_of(HIDDEN, "cpu"))
     found = {
         "token_ratio": tree.n_row_tokens / len(tree),
         "time_ratio": seconds["separate"] / seconds[chosen],

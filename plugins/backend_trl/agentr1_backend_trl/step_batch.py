@@ -20,6 +20,7 @@ from agentr1_backend_trl.global_credit import GlobalCredit, estimate_globally, l
 from agentr1_backend_trl.reward_functions import add_rewards, map_trajectories, reward_inputs
 from agentr1_backend_trl.rows_to_tensors import Chunk, make_chunk
 from agentr1_backend_trl.tree_chunk import TreeChunk, row_tokens
+from agentr1_backend_trl.tree_forward import cost_for
 from agentr1_backend_trl.windows import cut_into_chunks, deal_pieces, deal_trajectories
 from agentr1_core.errors import EnvError
 from agentr1_core.mdp import Group
@@ -179,7 +180,8 @@ def _trees_of(trainer: Any, batch: RowBatch) -> list[list[int]] | None:
         return None
     rows = [row_tokens(row, 0) for row in batch.rows]
     # A row longer than the limit cannot be cut; the limit gives way to it, as padded rows would.
-    return plan_trees(rows, max([trainer.tree.max_tokens, *map(len, rows)]))
+    limit = max([trainer.tree.max_tokens, *map(len, rows)])
+    return plan_trees(rows, limit, cost_for(trainer, trainer.model) if trainer.tree.path == "auto" else None)
 
 
 def _chunk(

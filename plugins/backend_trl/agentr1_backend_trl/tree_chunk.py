@@ -27,7 +27,7 @@ class TreeSettings:
     #: Most unique tokens of one forward, or those of the longest row if it has more.
     max_tokens: int = 8192
     #: ``mask``: all tokens in one forward under a tree mask. ``kv``: run by run, each continuing the keys and values
-    #: of its ancestors. ``auto``: whichever is estimated to cost less.
+    #: of its ancestors. ``auto``: whichever is estimated to cost less, cutting trees where that is cheaper still.
     path: TreePath = "auto"
 
     def __post_init__(self) -> None:

@@ -16,10 +16,10 @@ from accelerate.utils import is_peft_model
 from transformers.cache_utils import DynamicCache
 
 from agentr1_backend_trl.tree_chunk import TreeChunk, TreePath
-from agentr1_backend_trl.tree_cost import cheaper_path
+from agentr1_backend_trl.tree_cost import cheaper_path, cost_of
 from agentr1_backend_trl.tree_models import cache_argument, can_use_cache
 from agentr1_core.errors import ConfigError
-from agentr1_core.rows import TokenTree
+from agentr1_core.rows import TokenTree, TreeCost
 
 
 def tree_logps(
@@ -37,8 +37,7 @@ def tree_logps(
     causal = causal_lm(trainer.accelerator.unwrap_model(model))
     device = trainer.accelerator.device
     if path == "auto":
-        config = causal.config.get_text_config()
-        path = cheaper_path(chunk.tree, config, device.type) if can_use_cache(causal) else "mask"
+        path = cheaper_path(chunk.tree, cost_for(trainer, model))
     ids = torch.as_tensor(chunk.tree.token_ids.astype(np.int64), device=device)
     scored = torch.as_tensor(chunk.scored, device=device)
     with _backbone_runs_tree(causal.base_model, chunk, path), trainer.accelerator.autocast():
@@ -46,6 +45,13 @@ def tree_logps(
         out = model(input_ids=ids[None], shift_labels=ids[scored][None], fused_lm_head=True)
     entropies = spread_over_rows(out.entropy[0], chunk) if compute_entropy else None
     return spread_over_rows(out.log_probs[0], chunk), entropies
+
+
+def cost_for(trainer: Any, model: Any) -> TreeCost:
+    """What trees cost on a model, as it stands: whether it recomputes layers decides whether it can use a cache."""
+    causal = causal_lm(trainer.accelerator.unwrap_model(model))
+    width = int(causal.config.get_text_config().hidden_size)
+    return cost_of(width, trainer.accelerator.device.type, can_use_cache(causal))
 
 
 def causal_lm(model: Any) -> Any:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentr1_core.errors import ConfigError
-from agentr1_core.rows import build_tree, count_unique, plan_trees
+from agentr1_core.rows import TreeCost, build_tree, count_unique, plan_trees
 
 #: Few different tokens, so that rows share prefixes, repeat and contain each other.
 ROWS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=12)
@@ -97,6 +97,30 @@ def test_a_full_tree_ends_at_a_row_and_its_context_is_repeated():
     assert plan_trees(rows, 7) == [[0, 1, 2]]
     branches = as_rows([[1, 2, 3, 4], [1, 2, 8, 9], [1, 2, 5, 6]])
     assert plan_trees(branches, 6) == [[0, 2], [1]]
+
+
+def cost_of_plan(rows, trees, cost):
+    built = [build_tree([rows[row] for row in tree]) for tree in trees]
+    return sum(float(cost.by_mask(len(tree))) for tree in built)
+
+
+@given(ROWS, st.floats(0, 1), st.floats(0, 20))
+def test_no_plan_costs_less_than_the_one_taken(lists, per_pair, per_forward):
+    rows, cost = as_rows(lists), TreeCost(per_pair, per_forward, may_cache=False)
+    trees = plan_trees(rows, None, cost)
+    assert sorted(row for tree in trees for row in tree) == list(range(len(rows)))
+    taken = cost_of_plan(rows, trees, cost)
+    for limit in (8, 12, 20, None):
+        assert taken <= cost_of_plan(rows, plan_trees(rows, limit), cost) + 1e-6
+        assert all(
+            len(build_tree([rows[row] for row in tree])) <= (limit or 99) for tree in plan_trees(rows, limit, cost)
+        )
+
+
+def test_rows_that_share_little_are_kept_apart():
+    rows = as_rows([[1, *range(10, 60)], [1, *range(10, 60), 5], [1, *range(70, 120)], [1, *range(70, 120), 5]])
+    assert plan_trees(rows, None, TreeCost(0.1, 1, may_cache=False)) == [[0, 1], [2, 3]]
+    assert plan_trees(rows, None, TreeCost(0.0, 1, may_cache=False)) == [[0, 1, 2, 3]]
 
 
 def test_what_cannot_be_laid_out():

@@ -20,7 +20,7 @@ from transformers import (
 from agentr1_backend_trl.exact_gradient import DoublePrecision, double_copy, layout_gradient
 from agentr1_backend_trl.replay import apart, noise_credit
 from agentr1_backend_trl.tree_chunk import TreeChunk, TreeSettings
-from agentr1_backend_trl.tree_cost import cheaper_path, estimate
+from agentr1_backend_trl.tree_cost import cheaper_path, cost_of, estimate
 from agentr1_backend_trl.tree_forward import hidden_by_mask
 from agentr1_backend_trl.tree_models import can_use_cache, check_tree_model
 from agentr1_core.errors import ConfigError, DataError
@@ -205,15 +205,15 @@ def test_more_reasons_to_refuse():
 
 
 def test_the_cheaper_path_is_estimated():
-    config = Qwen2Config(**{**SMALL, "hidden_size": 512})
+    cost = cost_of(512, "cpu")
     long_branches = build_tree([np.r_[np.arange(256), np.full(2000, 300 + n)] for n in range(4)])
-    assert cheaper_path(long_branches, config) == "kv"  # most pairs of a dense mask are hidden
+    assert cheaper_path(long_branches, cost) == "kv"  # most pairs of a dense mask are hidden
     short_branches = build_tree([np.r_[np.arange(30), 100 + n, 7] for n in range(30)])
-    assert cheaper_path(short_branches, config) == "mask"  # thirty small forwards
-    mask, cache = estimate(build_tree([np.arange(600)]), 100)
-    assert (mask, cache) == pytest.approx((600 + 600, 600 + 300.5 + 16))
+    assert cheaper_path(short_branches, cost) == "mask"  # thirty small forwards
+    assert estimate(build_tree([np.arange(600)]), cost_of(100, "cpu")) == pytest.approx((1200 + 16, 900.5 + 16))
     few = build_tree([np.r_[np.arange(256), np.full(100, 300 + n)] for n in range(4)])
-    assert (cheaper_path(few, config), cheaper_path(few, config, "cuda")) == ("kv", "mask")
+    assert [cheaper_path(few, cost_of(512, device)) for device in ("cpu", "cuda")] == ["kv", "mask"]
+    assert cheaper_path(long_branches, cost_of(512, "cpu", may_cache=False)) == "mask"
 
 
 def test_a_cache_is_not_used_where_layers_are_recomputed():
