@@ -44,6 +44,7 @@ class ServerProcess:
         self._env = dict(env)
         self.log = log
         self._process: subprocess.Popen[bytes] | None = None
+        self._log_begin = 0
 
     def start(self) -> None:
         """Start it and return at once.
@@ -54,6 +55,7 @@ class ServerProcess:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         try:
             with self.log.open("ab") as sink:
+                self._log_begin = sink.tell()  # what stands before is of an earlier run
                 self._process = subprocess.Popen(
                     [sys.executable, guard.__file__, *self._command],
                     stdin=subprocess.PIPE,
@@ -97,7 +99,7 @@ class ServerProcess:
     def _tail(self, n_bytes: int = 131_072) -> str:
         with contextlib.suppress(OSError), self.log.open("rb") as source:
             source.seek(0, os.SEEK_END)
-            source.seek(max(0, source.tell() - n_bytes))
+            source.seek(max(self._log_begin, source.tell() - n_bytes))
             return source.read().decode(errors="replace")
         return ""
 
