@@ -39,6 +39,8 @@ class ToolContext:
     #: What the episode holds: push a callback, or enter a context, and the environment closes it, last in first out,
     #: when the episode ends on whichever path.
     cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
+    #: What must not stand in a run file or a trajectory, such as keys; see ``ToolEnv(secrets_from=...)``.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ the model answers without calling a tool. A call that does not parse is answered
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 from agentr1_core.env import AgentEnv, StepResult
-from agentr1_core.errors import DataError
+from agentr1_core.errors import ConfigError, DataError
 from agentr1_core.mdp import Action, Message, Observation, ParseFailure
 from agentr1_core.task import Task
 from agentr1_core.tool import BaseTool, ToolBox, ToolContext, ToolResult, call_tool
@@ -27,6 +28,11 @@ class ToolEnv(AgentEnv):
         tool_timeout_s: Deadline in seconds of one call, unless the tool has its own.
         max_result_chars: Longest tool answer shown to the model.
         stop_on_failed_parse: End the episode at the first call that does not parse instead of answering it.
+        secrets_from: Environment variables whose values tools may read as ``ctx.secrets``; their names alone stand in
+            run files.
+
+    Raises:
+        ConfigError: One of the variables is not set.
     """
 
     def __init__(
@@ -37,6 +43,7 @@ class ToolEnv(AgentEnv):
         tool_timeout_s: float | None = 30.0,
         max_result_chars: int | None = 8000,
         stop_on_failed_parse: bool = False,
+        secrets_from: Sequence[str] = (),
     ) -> None:
         box = tools if isinstance(tools, ToolBox) else ToolBox(list(tools))
         self.tools = box.by_name
@@ -47,6 +54,7 @@ class ToolEnv(AgentEnv):
         self._counters: Counter[str] = Counter()
         self._specs = tuple(item.spec for item in self.tools.values())
         self._cleanup = AsyncExitStack()
+        self._secrets = {name: _secret(name) for name in secrets_from}
 
     @property
     def counters(self) -> Mapping[str, float]:
@@ -93,7 +101,9 @@ class ToolEnv(AgentEnv):
         await self._cleanup.aclose()
 
     async def _run(self, name: str, arguments: dict[str, object]) -> ToolResult:
-        ctx = ToolContext(self._task, self._task.tools_kwargs.get(name) or {}, self._state, self._cleanup)
+        ctx = ToolContext(
+            self._task, self._task.tools_kwargs.get(name) or {}, self._state, self._cleanup, self._secrets
+        )
         result = await call_tool(
             self.tools, name, arguments, ctx, timeout_s=self.tool_timeout_s, max_chars=self.max_result_chars
         )
@@ -108,3 +118,12 @@ class ToolEnv(AgentEnv):
 def _answer_to(failure: ParseFailure) -> Message:
     # A user message: chat templates reject tool messages that answer no recorded call.
     return {"role": "user", "content": f"{failure.explain()} Your call was: {failure.raw}"}
+
+
+def _secret(name: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        raise ConfigError(
+            f"`env.secrets_from`: the environment variable '{name}' is not set.", f"Set it: export {name}=..."
+        )
+    return value

@@ -5,7 +5,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from agentr1_core.errors import DataError
+from agentr1_core.errors import ConfigError, DataError
 from agentr1_core.mdp import Action, ParseFailure, ParseStatus, ToolCall
 from agentr1_core.task import Task
 from agentr1_core.tool import ToolContext, ToolResponse, tool
@@ -105,3 +105,19 @@ def test_tools_get_their_own_arguments_of_the_row_and_share_state(run):
 def test_missing_prompt_names_the_row(run):
     with pytest.raises(DataError, match="column 'prompt' is missing or empty"):
         play(run, ToolEnv(), row={"question": "?"})
+
+
+def test_secrets_reach_tools_and_nothing_else(run, monkeypatch):
+    monkeypatch.setenv("WEATHER_KEY", "s3cret")
+
+    @tool
+    def sign(ctx: ToolContext) -> str:
+        """Use the key."""
+        assert "s3cret" not in repr(ctx)
+        return str(len(ctx.secrets["WEATHER_KEY"]))
+
+    first, (result,) = play(run, ToolEnv([sign], secrets_from=["WEATHER_KEY"]), act(("sign", {})))
+    assert result.observation.messages[-1]["content"] == "6"
+    assert "s3cret" not in repr((first, result))
+    with pytest.raises(ConfigError, match="environment variable 'NO_SUCH_KEY' is not set"):
+        ToolEnv([sign], secrets_from=["NO_SUCH_KEY"])
