@@ -91,7 +91,7 @@ def _render(kind: str, names: Names) -> dict[str, str]:
     }
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
     files: dict[str, str] = {}
-    for root in (_TEMPLATES / "common", _TEMPLATES / kind):
+    for root in (_TEMPLATES / "every_kind", _TEMPLATES / kind):
         for source in sorted(root.rglob("*.j2")):
             path = source.relative_to(root).as_posix().removesuffix(".j2")
             path = path.replace("PACKAGE", names.package).replace("dot-", ".")
