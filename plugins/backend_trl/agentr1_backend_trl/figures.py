@@ -110,3 +110,34 @@ class TokenFigures:
     def _plus(self, name: str, value: torch.Tensor) -> None:
         value = value.detach()
         self._sums[name] = self._sums[name] + value if name in self._sums else value
+
+
+def note_chunk(
+    tokens: TokenFigures,
+    chunk: Any,
+    logps: torch.Tensor,
+    loss: torch.Tensor,
+    *,
+    kl: torch.Tensor | None,
+    **per_token: torch.Tensor,
+) -> None:
+    """Add one chunk to the figures of the optimiser step.
+
+    Args:
+        tokens: The figures.
+        chunk: The rows.
+        logps: What the trained policy says about their tokens, ``(B, C)``, detached.
+        loss: This rank's share of the loss.
+        kl: Divergence from the reference model at each token, where there is one.
+        per_token: Further figures, ``(B, C)`` or ``(B, 1)`` each.
+    """
+    mask = chunk["loss_mask"]
+    moved = torch.where(mask.bool(), logps - chunk["sampling_logps"], torch.zeros_like(logps)).clamp(max=60.0)
+    per_token["drift"] = torch.expm1(moved) - moved  # k3 estimate of KL(behaviour policy, policy)
+    if kl is not None:
+        per_token["kl"] = kl
+    if "is_ratio" in chunk:
+        per_token["sampling/importance_sampling_ratio/mean"] = chunk["is_ratio"]
+    tokens.add(mask, **per_token)
+    tokens.add_gap(mask, chunk.get("old_logps", logps) - chunk["sampling_logps"])
+    tokens.add_loss(loss)

@@ -13,6 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentr1_backend_trl import losses
+from agentr1_backend_trl.figures import note_chunk
 from agentr1_backend_trl.importance import ImportanceCorrection
 from agentr1_backend_trl.loss_plan import LossPlan
 from agentr1_backend_trl.rows_to_tensors import Chunk
@@ -176,23 +177,14 @@ def _note(
     loss: torch.Tensor,
 ) -> None:
     """Add the chunk to the figures of the optimiser step."""
-    mask, advantages = chunk["loss_mask"], chunk["advantages"]
+    advantages = chunk["advantages"]
     if trainer.policy_loss.name == "reinforce":
         low = high = torch.zeros_like(advantages)
     else:
         low, high = losses.clipped_share(used, advantages, *trainer.policy_loss.bounds)
-    moved = losses.log_ratio(logps, chunk["sampling_logps"], mask).clamp(max=60.0)
-    per_token = {
-        "entropy": entropies,
+    more = {
         "clip_ratio/low_mean": low,
         "clip_ratio/high_mean": high,
         "ratio_capped": (used > losses.LOG_RATIO_CAP).float(),
-        "drift": torch.expm1(moved) - moved,  # k3 estimate of KL(behaviour policy, policy)
     }
-    if kl is not None:
-        per_token["kl"] = kl
-    if "is_ratio" in chunk:
-        per_token["sampling/importance_sampling_ratio/mean"] = chunk["is_ratio"]
-    trainer.tokens.add(mask, **per_token)
-    trainer.tokens.add_gap(mask, chunk.get("old_logps", logps) - chunk["sampling_logps"])
-    trainer.tokens.add_loss(loss)
+    note_chunk(trainer.tokens, chunk, logps, loss, kl=kl, entropy=entropies, **more)

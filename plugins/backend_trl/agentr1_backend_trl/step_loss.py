@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from agentr1_backend_trl.figures import note_chunk
 from agentr1_backend_trl.rows_to_tensors import Chunk
 
 #: Figures that TRL computes by itself for its own formulas; the others are taken over whole optimiser steps here.
@@ -119,24 +120,12 @@ def _note(
     loss: torch.Tensor,
 ) -> None:
     """Add the chunk to the figures of the optimiser step."""
-    mask, advantages, ratio = chunk["loss_mask"], chunk["advantages"], torch.exp(log_ratio)
+    advantages, ratio = chunk["advantages"], torch.exp(log_ratio)
     if trainer.loss_plan.formula == "cispo":
         low = torch.zeros_like(advantages)
         high = ((ratio > trainer.epsilon_high) & (advantages > 0)).float()
     else:
         low = ((ratio < 1 - trainer.epsilon_low) & (advantages < 0)).float()
         high = ((ratio > 1 + trainer.epsilon_high) & (advantages > 0)).float()
-    moved = torch.where(mask.bool(), logps - chunk["sampling_logps"], torch.zeros_like(logps)).clamp(max=60.0)
-    per_token = {
-        "entropy": entropies,
-        "clip_ratio/low_mean": low,
-        "clip_ratio/high_mean": high,
-        "drift": torch.expm1(moved) - moved,  # k3 estimate of KL(behaviour policy, policy)
-    }
-    if kl is not None:
-        per_token["kl"] = kl
-    if "is_ratio" in chunk:
-        per_token["sampling/importance_sampling_ratio/mean"] = chunk["is_ratio"]
-    trainer.tokens.add(mask, **per_token)
-    trainer.tokens.add_gap(mask, chunk.get("old_logps", logps) - chunk["sampling_logps"])
-    trainer.tokens.add_loss(loss)
+    clipped = {"clip_ratio/low_mean": low, "clip_ratio/high_mean": high}
+    note_chunk(trainer.tokens, chunk, logps, loss, kl=kl, entropy=entropies, **clipped)
