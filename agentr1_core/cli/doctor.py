@@ -15,7 +15,7 @@ from typing import Any
 
 from agentr1_core.plugins.discovery import how_to_install
 
-#: What people look for, with what each is for and the distribution that brings it.
+#: What people look for, with what each is for and the distribution that brings it; none where no plugin is out yet.
 STACKS = (
     ("agentr1", "the core", "agentr1"),
     ("torch", "models and training", "agentr1-backend-trl"),
@@ -25,8 +25,8 @@ STACKS = (
     ("accelerate", "several processes", "agentr1-backend-trl"),
     ("deepspeed", "sharded training", "deepspeed"),
     ("vllm", "the vLLM engine", "agentr1-engine-vllm"),
-    ("sglang", "the SGLang engine", "agentr1-engine-sglang"),
-    ("openrlhf", "the OpenRLHF backend", "agentr1-backend-openrlhf"),
+    ("sglang", "an engine", None),
+    ("openrlhf", "a trainer", None),
     ("renderers", "exact rendering", "agentr1"),
     ("datasets", "data sets", "agentr1"),
 )
@@ -53,6 +53,7 @@ def doctor(*, as_json: bool = False) -> None:
         print(json.dumps({"stacks": versions, "devices": devices, **machine}, indent=2))
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
@@ -61,9 +62,8 @@ def doctor(*, as_json: bool = False) -> None:
     for name, purpose, dist in STACKS:
         found = versions[name]
         state = f"[green]{found}[/]" if found else "[dim]not installed[/]"
-        table.add_row(
-            name, state, purpose, "" if found else f"[dim]{how_to_install(dist).replace('[', chr(92) + '[')}[/]"
-        )
+        advice = "" if found and dist else how_to_install(dist) if dist else "no plugin for it is released yet"
+        table.add_row(name, state, purpose, f"[dim]{escape(advice)}[/]")
     console = Console()
     console.print(table)
     console.print(f"\nPython {platform.python_version()} on {platform.system()}, {os.cpu_count()} CPU cores")
