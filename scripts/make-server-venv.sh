@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Make the environment of the vLLM server that `make test-vllm` starts, or find the one made earlier from the same lock.
-# Usage: scripts/make-vllm-venv.sh PYTHON LOCK LINK
+# Make the environment of an inference server that the tests start, or find the one made earlier from the same lock.
+# Usage: scripts/make-server-venv.sh PYTHON LOCK LINK
 # Environments are kept by the hash of their lock, so that a fresh clone need not make them anew; LINK points there.
 set -euo pipefail
 
 python=$1
 lock=$2
 link=$3
+name=$(basename "$lock" .txt)
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 hash=$(cat "$lock" "$0" | sha256sum | cut -c1-16)
-folder=${XDG_CACHE_HOME:-$HOME/.cache}/agentr1/venvs/vllm-py$version-$hash
+folder=${XDG_CACHE_HOME:-$HOME/.cache}/agentr1/venvs/$name-py$version-$hash
 
 if [ ! -e "$folder/.complete" ]; then
-    echo "Making the environment of the vLLM server in $folder; this takes some minutes." >&2
+    echo "Making the environment of $name in $folder; this takes some minutes." >&2
     rm -rf "$folder"
     "$python" -m venv "$folder"
     "$(dirname "$0")/install-torch.sh" "$folder/bin/python" "$lock"
