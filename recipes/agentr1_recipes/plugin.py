@@ -10,7 +10,10 @@ agentr1_api_version = 1
 @hookimpl
 def agentr1_recipes() -> Mapping[str, str]:
     """Recipes by name."""
-    return {"quickstart": "agentr1_recipes.quickstart.recipe:Quickstart"}
+    return {
+        "quickstart": "agentr1_recipes.quickstart.recipe:Quickstart",
+        "gsm8k": "agentr1_recipes.gsm8k.recipe:GSM8K",
+    }
 
 
 @hookimpl
@@ -23,4 +26,13 @@ def agentr1_envs() -> Mapping[str, str]:
         "openenv": "agentr1_recipes.bridges.openenv_env:OpenEnvEnv",
         "reasoning_gym": "agentr1_recipes.bridges.reasoning_gym_env:ReasoningGymEnv",
         "textarena": "agentr1_recipes.bridges.textarena_env:TextArenaEnv",
+    }
+
+
+@hookimpl
+def agentr1_rewards() -> Mapping[str, str]:
+    """Rewards by name."""
+    return {
+        "gsm8k_strict": "agentr1_recipes.gsm8k.reward:gsm8k_strict",
+        "gsm8k_flexible": "agentr1_recipes.gsm8k.reward:gsm8k_flexible",
     }
