@@ -146,10 +146,10 @@ class Search(BaseTool):
             raise ToolError("The search index is not loaded.")
         passages = self._passages
         ranked = await call_in_thread(self._ranker.rank, args["query"], self.top_k)
-        return answer([(passages[row], score) for row, score in ranked], self.show)
+        return as_response([(passages[row], score) for row, score in ranked], self.show)
 
 
-def answer(hits: Sequence[tuple[Passage, float]], show: str) -> ToolResponse:
+def as_response(hits: Sequence[tuple[Passage, float]], show: str) -> ToolResponse:
     """What the model is shown of ranked passages; their ids and scores are in ``info``.
 
     Args:

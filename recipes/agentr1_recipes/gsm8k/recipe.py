@@ -54,7 +54,8 @@ class GSM8K(Recipe):
     def base_model(self, folder: Path, seed: int) -> Path:
         from agentr1_recipes.tiny import as_texts, write_tiny_model
 
-        return write_tiny_model(folder, as_texts(self.demonstrations(600, 1)), seed)
+        texts = as_texts(self.demonstrations(600, 1))
+        return write_tiny_model(folder, texts, seed, vocab_size=768, max_context=256, phrases=True)
 
     @classmethod
     def run_files(cls) -> Mapping[str, Path]:
