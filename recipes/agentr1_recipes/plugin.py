@@ -13,6 +13,7 @@ def agentr1_recipes() -> Mapping[str, str]:
     return {
         "quickstart": "agentr1_recipes.quickstart.recipe:Quickstart",
         "gsm8k": "agentr1_recipes.gsm8k.recipe:GSM8K",
+        "multihop": "agentr1_recipes.multihop.recipe:MultiHop",
     }
 
 
@@ -36,3 +37,9 @@ def agentr1_rewards() -> Mapping[str, str]:
         "gsm8k_strict": "agentr1_recipes.gsm8k.reward:gsm8k_strict",
         "gsm8k_flexible": "agentr1_recipes.gsm8k.reward:gsm8k_flexible",
     }
+
+
+@hookimpl
+def agentr1_tools() -> Mapping[str, str]:
+    """Tools by name."""
+    return {"passages": "agentr1_recipes.multihop.tools:PassageSearch"}
