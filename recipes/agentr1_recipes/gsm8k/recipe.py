@@ -55,7 +55,7 @@ class GSM8K(Recipe):
         from agentr1_recipes.tiny import as_texts, write_tiny_model
 
         texts = as_texts(self.demonstrations(600, 1))
-        return write_tiny_model(folder, texts, seed, vocab_size=768, max_context=256, phrases=True)
+        return write_tiny_model(folder, texts, seed, heads=3, vocab_size=768, max_context=256, phrases=True)
 
     @classmethod
     def run_files(cls) -> Mapping[str, Path]:

@@ -78,20 +78,28 @@ def build(passages: Iterable[Passage], folder: str | Path) -> int:
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
     try:
-        schema = tantivy.SchemaBuilder().add_text_field("id", stored=True, tokenizer_name="raw")
-        for field in _FIELDS:
-            schema = schema.add_text_field(field, stored=True, tokenizer_name="en_stem")
-        writer = tantivy.Index(schema.build(), path=str(unfinished)).writer(heap_size=_HEAP, num_threads=1)
-        n = 0
-        for n, passage in enumerate(passages, 1):  # noqa: B007
-            writer.add_document(tantivy.Document(id=passage.id, title=passage.title, text=passage.text))
-        if n == 0:
-            raise DataError("There are no passages.", "Name JSON Lines files with `title` and `text`.")
-        writer.commit()
-        writer.wait_merging_threads()
+        n = _write(tantivy, passages, unfinished)
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+    return n
+
+
+def _write(tantivy: Any, passages: Iterable[Passage], folder: Path) -> int:
+    schema = tantivy.SchemaBuilder().add_text_field("id", stored=True, tokenizer_name="raw")
+    for field in _FIELDS:
+        schema = schema.add_text_field(field, stored=True, tokenizer_name="en_stem")
+    writer = tantivy.Index(schema.build(), path=str(folder)).writer(heap_size=_HEAP, num_threads=1)
+    n = 0
+    try:
+        for passage in passages:
+            writer.add_document(tantivy.Document(id=passage.id, title=passage.title, text=passage.text))
+            n += 1
+        if n == 0:
+            raise DataError("There are no passages.", "Name JSON Lines files with `title` and `text`.")
+        writer.commit()
+    finally:
+        writer.wait_merging_threads()  # its threads write to the folder until then
     return n
 
 

@@ -53,8 +53,8 @@ def make_world() -> World:
     towns = _TOWNS.split()
     people = [f"{rng.choice(_FIRST.split())} {last}" for last in _LAST.split()]
     river = {town: rng.choice(_RIVERS.split()) for town in towns}
-    mayor = {town: rng.choice(people) for town in towns}
     born = {person: rng.choice(towns) for person in people}
+    mayor = {town: rng.choice([person for person in people if born[person] != town]) for town in towns}
     craft = {person: rng.choice(_CRAFTS.split()) for person in people}
     books = [f"{first} {second}" for first in _BOOKS[0] for second in _BOOKS[1]]
     author = dict(zip(books, rng.sample(people, len(people)), strict=True))

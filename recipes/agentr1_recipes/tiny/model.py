@@ -18,6 +18,7 @@ def write_tiny_model(
     *,
     hidden: int = 96,
     layers: int = 2,
+    heads: int = 4,
     vocab_size: int = 512,
     max_context: int = 512,
     phrases: bool = False,
@@ -28,8 +29,9 @@ def write_tiny_model(
         folder: Created if missing.
         texts: What the tokenizer is trained on; see ``train_tokenizer``.
         seed: Of the weights; the same texts always give the same tokenizer.
-        hidden: Width; a multiple of 4.
+        hidden: Width; a multiple of ``heads``.
         layers: Depth.
+        heads: Attention heads; vLLM wants ``hidden / heads`` to be 32 or more.
         vocab_size: Tokens of the tokenizer at most.
         max_context: Longest prompt and answer together, in tokens.
         phrases: Let a token span several words; see ``train_tokenizer``.
@@ -44,9 +46,9 @@ def write_tiny_model(
         hidden_size=hidden,
         intermediate_size=2 * hidden,
         num_hidden_layers=layers,
-        num_attention_heads=4,
-        head_dim=hidden // 4,
-        num_key_value_heads=4,
+        num_attention_heads=heads,
+        head_dim=hidden // heads,
+        num_key_value_heads=heads,
         max_position_embeddings=max_context,
         tie_word_embeddings=True,
         bos_token_id=None,
