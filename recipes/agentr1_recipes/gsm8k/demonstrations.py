@@ -6,6 +6,7 @@ They teach a fresh model the language of the task and leave plenty to learn; the
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -36,7 +37,7 @@ def demonstrate(rng: random.Random, system_prompt: str | None, without: Collecti
     for position, (said, value) in enumerate(zip(answers[:turn], values, strict=False)):
         prompt += _exchange(said, value, f"call_{position}")
     good = answers[turn]
-    said = _spoil(good, problem, rng) if rng.random() < 0.5 else good
+    said = _spoil(good, rng) if rng.random() < 0.5 else good
     return {"prompt": prompt, "completion": [{"role": "assistant", "content": said}], "tools": _TOOL_COLUMN}
 
 
@@ -50,20 +51,12 @@ def _exchange(said: str, value: str, identity: str) -> list[dict[str, Any]]:
     ]
 
 
-def _spoil(good: str, problem: dict[str, Any], rng: random.Random) -> str:
-    """A broken or wrong version of a good answer."""
-    numbers = [word for word in problem["question"].split() if word.isdigit()]
-    write = HermesFormat().write
-    guess = rng.choice(numbers)
-    wrong_call = write("calculator", {"expression": f"{rng.choice(numbers)}{rng.choice('+-*/')}{guess}"})
+def _spoil(good: str, rng: random.Random) -> str:
+    """A broken or wrong version of a good answer: the numbers are right, what is done with them is not."""
     if good.startswith("####"):
-        return rng.choice([f"#### {guess}", good.removeprefix("#### "), f"It is {guess}", wrong_call])
-    return rng.choice(
-        [
-            good.removesuffix(HermesFormat.CLOSE),
-            good.replace("}}", "}"),
-            wrong_call,
-            wrong_call,
-            f"#### {guess}",
-        ]
-    )
+        number = good.removeprefix("#### ")
+        return rng.choice([number, f"It is {number}", f"#### {number} or so, perhaps"])
+    ((name, arguments),) = HermesFormat().parse(good).calls
+    left, sign, right = re.split(r"([-+*/])", arguments["expression"])
+    others = [HermesFormat().write(name, {"expression": f"{left}{other}{right}"}) for other in "+-*/" if other != sign]
+    return rng.choice([*others, good.removesuffix(HermesFormat.CLOSE), good.replace("}}", "}"), f"#### {left}"])
