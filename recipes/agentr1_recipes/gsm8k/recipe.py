@@ -56,7 +56,9 @@ class GSM8K(Recipe):
 
         # Every number of a problem becomes one token, which a small model copies more easily than digits.
         texts = [*as_texts(self.demonstrations(600, 1)), *[" ".join(map(str, range(1, 200)))] * 60]
-        return write_tiny_model(folder, texts, seed, heads=3, vocab_size=768, max_context=256, phrases=True)
+        return write_tiny_model(
+            folder, texts, seed, heads=3, vocab_size=768, max_context=256, initial_std=0.1, phrases=True
+        )
 
     @classmethod
     def run_files(cls) -> Mapping[str, Path]:

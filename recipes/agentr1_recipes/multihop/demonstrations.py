@@ -33,7 +33,7 @@ def demonstrate(rng: random.Random, tasks: Sequence[Task], passages: Mapping[str
     for position, title in enumerate(titles[:turn]):
         prompt += _exchange(title, passages[title], f"call_{position}")
     good = answers[turn]
-    said = _spoil(good, task, rng) if rng.random() < 0.5 else good
+    said = _spoil(good, titles[min(turn, len(titles) - 1)], rng) if rng.random() < 0.5 else good
     return {"prompt": prompt, "completion": [{"role": "assistant", "content": said}], "tools": _TOOL_COLUMN}
 
 
@@ -47,13 +47,17 @@ def _exchange(title: str, text: str, identity: str) -> list[dict[str, Any]]:
     ]
 
 
-def _spoil(good: str, task: Task, rng: random.Random) -> str:
-    """A broken or wrong version of a good answer."""
-    word = rng.choice(task.extra_info["question"].rstrip("?").split()[-6:])
-    search = HermesFormat().write("search", {"query": word})
+def _spoil(good: str, title: str, rng: random.Random) -> str:
+    """A broken or wrong version of a good answer; ``title`` is the passage it is about."""
     if good.startswith("<answer>"):
-        bare = good.removeprefix("<answer>").removesuffix("</answer>")
-        return rng.choice([f"<answer>{word}</answer>", f"It is {bare}", good.removesuffix("</answer>"), search])
+        answer = good.removeprefix("<answer>").removesuffix("</answer>")
+        search = HermesFormat().write("search", {"query": answer})
+        return rng.choice([answer, f"It is {answer}", search, f"<answer>{title}</answer>"])
     return rng.choice(
-        [good.removesuffix(HermesFormat.CLOSE), good.replace("}}", "}"), search, f"<answer>{word}</answer>"]
+        [
+            good.removesuffix(HermesFormat.CLOSE),
+            good.replace("}}", "}"),
+            f"Search for {title}",
+            f"<answer>{title}</answer>",
+        ]
     )

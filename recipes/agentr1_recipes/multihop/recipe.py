@@ -48,7 +48,8 @@ class MultiHop(Recipe):
     def base_model(self, folder: Path, seed: int) -> Path:
         from agentr1_recipes.tiny import as_texts, write_tiny_model
 
-        return write_tiny_model(folder, as_texts(self.demonstrations(600, 1)), seed, heads=3, vocab_size=1024)
+        texts = as_texts(self.demonstrations(600, 1))
+        return write_tiny_model(folder, texts, seed, heads=3, vocab_size=1024, initial_std=0.1)
 
     @classmethod
     def run_files(cls) -> Mapping[str, Path]:

@@ -21,6 +21,7 @@ def write_tiny_model(
     heads: int = 4,
     vocab_size: int = 512,
     max_context: int = 512,
+    initial_std: float = 0.02,
     phrases: bool = False,
 ) -> Path:
     """Write model and tokenizer in the Hugging Face layout and return the folder.
@@ -34,6 +35,8 @@ def write_tiny_model(
         heads: Attention heads; vLLM wants ``hidden / heads`` to be 32 or more.
         vocab_size: Tokens of the tokenizer at most.
         max_context: Longest prompt and answer together, in tokens.
+        initial_std: Standard deviation of the first weights; so narrow a model learns to copy from its prompt much
+            sooner with 0.1 than with the 0.02 of large ones.
         phrases: Let a token span several words; see ``train_tokenizer``.
     """
     import torch
@@ -50,6 +53,7 @@ def write_tiny_model(
         head_dim=hidden // heads,
         num_key_value_heads=heads,
         max_position_embeddings=max_context,
+        initializer_range=initial_std,
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
