@@ -202,19 +202,20 @@ def trajectory_row(trajectory: Trajectory, *, update: int, phase: str) -> dict[s
         "stop_reason": trajectory.stop_reason.value,
         "error": trajectory.error,
         "seconds": round(trajectory.seconds, 3),
-        "tokens": trajectory.n_sampled,
+        "tokens": trajectory.n_tokens,
+        "trainable": trajectory.is_trainable,
         "task": dict(trajectory.task),
         "steps": [_step_row(step) for step in trajectory.steps],
     }
 
 
 def _step_row(step: Step) -> dict[str, Any]:
-    ids = step.observation.prompt_ids
     return {
         "seen": list(step.observation.messages),
-        "prompt_tokens": 0 if ids is None else len(ids),
+        "prompt_tokens": step.n_prompt,
         "continued": step.continued,
         "text": step.action.text,
+        "sampled_tokens": step.action.n_sampled,
         "token_ids": step.action.token_ids.tolist(),
         "logprobs": [round(float(value), 4) for value in step.action.logprobs],
         "finish_reason": step.action.finish_reason.value,

@@ -38,12 +38,10 @@ def show_trajectory(console: Console, trajectory: Trajectory) -> None:
 def _step(step: Step, shown: tuple[Message, ...]) -> RenderableType:
     messages = step.observation.messages
     appended = bool(shown) and messages[: len(shown)] == shown
-    parts: list[RenderableType] = [_heading(f"saw {len(step.prompt_ids)} tokens" + (", continued" if appended else ""))]
+    parts: list[RenderableType] = [_heading(f"saw {step.n_prompt} tokens" + (", continued" if appended else ""))]
     parts += _messages(messages[len(shown) :] if appended else messages)
-    mean = float(np.mean(step.action.logprobs)) if len(step.action) else 0.0
-    parts.append(
-        _heading(f"sampled {len(step.action)} tokens, mean log-prob {mean:.2f}, {step.action.finish_reason.value}")
-    )
+    mean = f", mean log-prob {np.mean(step.action.logprobs):.2f}" if len(step.action) else ""
+    parts.append(_heading(f"sampled {step.action.n_sampled} tokens{mean}, {step.action.finish_reason.value}"))
     parts.append(Text(step.action.text or "(nothing)", style="bold"))
     for failure in step.action.parse_failures:
         parts.append(Text(f"did not parse: {failure.explain()}", style="red"))
