@@ -85,6 +85,33 @@ def load_rows(
     return [(number, dict(table[number])) for number in numbers[:limit]]
 
 
+def split_names(source: str | Path) -> tuple[str, ...]:
+    """The splits of a data set, by name: of a saved one or a hub id as it says, of a folder as its files are named.
+
+    A single file, or a data set saved without splits, has none.
+
+    Raises:
+        DataError: There is no such data set, or it cannot be reached.
+    """
+    path = Path(source)
+    if path.is_dir():
+        listed = path / "dataset_dict.json"
+        if listed.exists():
+            import json
+
+            return tuple(json.loads(listed.read_text(encoding="utf-8"))["splits"])
+        files = (file.name for file in sorted(path.rglob("*")) if file.is_file() and _ending(file) is not None)
+        return tuple(dict.fromkeys(re.sub(r"([-_.]\d+(-of-\d+)?)?\..*", "", name) for name in files))
+    if path.is_file():
+        return ()
+    if _HUB_ID.fullmatch(str(source)) and not path.parent.is_dir() and _ending(path) is None:
+        try:
+            return tuple(_datasets().get_dataset_split_names(str(source)))
+        except Exception as error:  # as in _open_hub
+            raise _unreadable(source, error) from error
+    raise DataError(f"There is no data file '{source}'.", _neighbours(path))
+
+
 def _open(source: str | Path, splits: Sequence[str]) -> Any:
     """The data set as a ``datasets.Dataset``."""
     path = Path(source)

@@ -53,6 +53,21 @@ class RunFolder:
         return self.path / "report.html"
 
     @property
+    def evaluation(self) -> Path:
+        """Of ``agentr1 eval``: what is evaluated."""
+        return self.path / "evaluation.json"
+
+    @property
+    def results(self) -> Path:
+        """Of ``agentr1 eval``: one JSON object for each finished episode."""
+        return self.path / "results.jsonl"
+
+    @property
+    def tasks(self) -> Path:
+        """Of ``agentr1 eval``: one line for each task."""
+        return self.path / "tasks.csv"
+
+    @property
     def is_only_begun(self) -> bool:
         """Whether it holds nothing but what every run writes before it starts."""
         kept = [entry for entry in self.path.rglob("*") if entry.is_file() and entry != self.config]
@@ -75,9 +90,7 @@ class RunFolder:
         """
         wanted = path or Path(config.run.dir) / config.run.name
         if resume:
-            folder = cls(path or _newest(wanted))
-            if not folder.config.is_file():
-                raise ConfigError(f"There is no run to resume in '{folder.path}'.", "Run without --resume first.")
+            folder = cls.existing(config, path=path)
         else:
             folder = cls(wanted if path is not None or overwrite else _free(wanted))
             if overwrite:
@@ -91,6 +104,18 @@ class RunFolder:
         folder.config.write_text(dump(config), encoding="utf-8")
         return folder
 
+    @classmethod
+    def existing(cls, config: RunConfig, *, path: Path | None = None) -> RunFolder:
+        """The folder of an earlier run of this name (the newest), or exactly ``path``; nothing is written.
+
+        Raises:
+            ConfigError: There is no run.
+        """
+        folder = cls(path or _newest(Path(config.run.dir) / config.run.name))
+        if not folder.config.is_file():
+            raise ConfigError(f"There is no run to resume in '{folder.path}'.", "Run without --resume first.")
+        return folder
+
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write ``summary.json`` at once, so that a reader never sees half of it."""
         part = self.summary.with_suffix(".part")
@@ -99,12 +124,12 @@ class RunFolder:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The updates so far, in order; of an update that a resumed run played again the newest figures."""
-        newest = {row["update"]: row for row in _read_lines(self.metrics)}
+        newest = {row["update"]: row for row in read_lines(self.metrics)}
         return [newest[update] for update in sorted(newest)]
 
     def read_trajectories(self) -> list[dict[str, Any]]:
         """The trajectories kept so far, in order."""
-        return _read_lines(self.trajectories)
+        return read_lines(self.trajectories)
 
     def read_summary(self) -> dict[str, Any]:
         """What the run achieved; empty before its end."""
@@ -114,7 +139,8 @@ class RunFolder:
         """Remove what runs write, and nothing else that may lie there."""
         import shutil
 
-        for file in (self.metrics, self.trajectories, self.summary, self.report):
+        written = (self.metrics, self.trajectories, self.summary, self.report)
+        for file in (*written, self.evaluation, self.results, self.tasks):
             file.unlink(missing_ok=True)
         for name in ("checkpoint", "base_model", "tensorboard", "trainer", "warm_start"):
             if (self.path / name).is_dir():
@@ -232,7 +258,27 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
-def _read_lines(path: Path) -> list[dict[str, Any]]:
+def whole_lines(path: Path) -> None:
+    """Cut off the line that a killed process left half written, so that more can be appended."""
+    if not path.is_file():
+        return
+    with path.open("rb+") as file:
+        end = file.seek(0, 2)
+        position = end
+        while position > 0:
+            start = max(0, position - 65536)
+            file.seek(start)
+            found = file.read(position - start).rfind(b"\n")
+            if found >= 0:
+                position = start + found + 1
+                break
+            position = start
+        if position < end:
+            file.truncate(position)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of a file, one a line; a last line that was cut off is left out."""
     if not path.is_file():
         return []
     lines: Sequence[str] = path.read_text(encoding="utf-8").splitlines()
