@@ -100,6 +100,8 @@ def split_names(source: str | Path) -> tuple[str, ...]:
             import json
 
             return tuple(json.loads(listed.read_text(encoding="utf-8"))["splits"])
+        if (path / "state.json").exists():
+            return ()
         files = (file.name for file in sorted(path.rglob("*")) if file.is_file() and _ending(file) is not None)
         return tuple(dict.fromkeys(re.sub(r"([-_.]\d+(-of-\d+)?)?\..*", "", name) for name in files))
     if path.is_file():
@@ -125,7 +127,6 @@ def _open(source: str | Path, splits: Sequence[str]) -> Any:
 
 
 def _open_files(files: Sequence[Path], source: str | Path, splits: Sequence[str]) -> Any:
-    datasets = _datasets()
     ending = _ending(files[0])
     if ending is None:
         raise DataError(f"The data file '{files[0]}' has an unknown ending.", f"Use one of: {', '.join(_BUILDERS)}.")
@@ -134,16 +135,16 @@ def _open_files(files: Sequence[Path], source: str | Path, splits: Sequence[str]
     builder = _BUILDERS[ending]
     options: dict[str, Any] = {"sep": "\t"} if ending == ".tsv" else {}
     if ending in (".jsonl", ".jsonl.gz", ".json", ".json.gz"):
-        return _open_json(files, ending, datasets)
+        return _open_json(files, ending)
     try:
-        return datasets.load_dataset(
+        return _datasets().load_dataset(
             builder, data_files={splits[0]: [str(file) for file in files]}, split=splits[0], **options
         )
     except Exception as error:  # pyarrow, pandas and datasets raise many kinds
         raise _unreadable(source, error) from error
 
 
-def _open_json(files: Sequence[Path], ending: str, datasets: Any) -> Any:
+def _open_json(files: Sequence[Path], ending: str) -> Any:
     """JSON read by hand: rows whose nested columns differ in shape have no common Arrow type, and need none."""
     import gzip
     import json
@@ -202,10 +203,9 @@ def _row(value: Any, where: str) -> dict[str, Any]:
 
 
 def _open_folder(folder: Path, splits: Sequence[str]) -> Any:
-    datasets = _datasets()
     if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
         try:
-            return _take_split(datasets.load_from_disk(str(folder)), folder, splits)
+            return _take_split(_datasets().load_from_disk(str(folder)), folder, splits)
         except DataError:
             raise
         except Exception as error:  # as above
