@@ -79,6 +79,12 @@ class Service:
             {},
         )
 
+    @staticmethod
+    def counted(text, n_tokens):
+        """A response that says how many tokens it has."""
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        return {"choices": [choice], "usage": {"prompt_tokens": 11, "completion_tokens": n_tokens}}
+
     @property
     def bodies(self):
         return [request["body"] for request in self.asked]
@@ -92,6 +98,14 @@ class Service:
 @pytest.fixture
 def service():
     service = Service()
+    yield service
+    service.close()
+
+
+@pytest.fixture(scope="class")
+def lasting_service():
+    service = Service()
+    service.answers = [Service.counted("Hello.", 2)]
     yield service
     service.close()
 
