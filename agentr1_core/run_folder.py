@@ -124,12 +124,16 @@ class RunFolder:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """The updates so far, in order; of an update that a resumed run played again the newest figures."""
-        newest = {row["update"]: row for row in read_lines(self.metrics)}
+        newest = {row["update"]: row for row in _read_lines(self.metrics)}
         return [newest[update] for update in sorted(newest)]
 
     def read_trajectories(self) -> list[dict[str, Any]]:
         """The trajectories kept so far, in order."""
-        return read_lines(self.trajectories)
+        return _read_lines(self.trajectories)
+
+    def read_results(self) -> list[dict[str, Any]]:
+        """The episodes of an evaluation so far, in the order in which they ended."""
+        return _read_lines(self.results)
 
     def read_summary(self) -> dict[str, Any]:
         """What the run achieved; empty before its end."""
@@ -277,7 +281,7 @@ def whole_lines(path: Path) -> None:
             file.truncate(position)
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
+def _read_lines(path: Path) -> list[dict[str, Any]]:
     """The JSON objects of a file, one a line; a last line that was cut off is left out."""
     if not path.is_file():
         return []

@@ -82,16 +82,16 @@ def evaluate(arguments: Sequence[str], plugins: PluginManager, wanted: Wanted) -
         )
         kept = EvaluationFolder(folder)
         kept.begin(identify(config, wanted.split, job.model))
+        for caution in job.cautions:
+            wanted.console.print(Text.assemble(("Caution: ", "bold yellow"), caution), soft_wrap=True)
+        with kept:
+            folder.config.write_text(dump(config), encoding="utf-8")
+            seconds = _play_missing(job, kept, plugins, wanted)
+            attempts = _wanted_attempts(job, kept, wanted)
     except AgentR1Error:
-        if not wanted.resume and not wanted.overwrite and folder.is_only_begun:
-            shutil.rmtree(folder.path)  # nothing ran: leave no half-made folder behind
+        if not wanted.resume and not wanted.overwrite and not folder.read_results():
+            shutil.rmtree(folder.path)  # nothing was played: leave no half-made folder behind
         raise
-    for caution in job.cautions:
-        wanted.console.print(Text.assemble(("Caution: ", "bold yellow"), caution), soft_wrap=True)
-    with kept:
-        folder.config.write_text(dump(config), encoding="utf-8")
-        seconds = _play_missing(job, kept, plugins, wanted)
-        attempts = _wanted_attempts(job, kept, wanted)
     return _report(config, job, kept, attempts, wanted, seconds)
 
 

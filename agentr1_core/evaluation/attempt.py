@@ -21,6 +21,8 @@ from agentr1_core.task import Task
 
 #: Columns that say what kind of task a row is; the first one that tells tasks apart is the default grouping.
 GROUP_COLUMNS = ("task_type", "data_source", "ability")
+#: A column with more values than this names tasks and groups none.
+_MOST_GROUPS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +122,9 @@ def group_of(task: Task, column: str) -> str | None:
 
 
 def default_grouping(tasks: Sequence[Task]) -> str | None:
-    """The first of ``GROUP_COLUMNS`` that has two values at least; ``None`` where all tasks are of one kind."""
+    """The first of ``GROUP_COLUMNS`` with 2 to 40 values; ``None`` where all tasks are of one kind."""
     for column in GROUP_COLUMNS:
-        if len({group_of(task, column) for task in tasks}) > 1:
+        if 1 < len({group_of(task, column) for task in tasks}) <= _MOST_GROUPS:
             return column
     return None
 

@@ -16,7 +16,7 @@ from agentr1_core.errors import ConfigError
 from agentr1_core.evaluation.attempt import Attempt
 from agentr1_core.evaluation.identity import Identity
 from agentr1_core.evaluation.summary import TaskResult
-from agentr1_core.run_folder import RunFolder, read_lines, whole_lines
+from agentr1_core.run_folder import RunFolder, whole_lines
 
 
 class EvaluationFolder:
@@ -83,7 +83,7 @@ class EvaluationFolder:
     def read(self) -> dict[tuple[str, int], Attempt]:
         """Attempts by task and number; of one that was played again the last."""
         where = str(self.folder.results)
-        attempts = (Attempt.from_row(row, where) for row in read_lines(self.folder.results))
+        attempts = (Attempt.from_row(row, where) for row in self.folder.read_results())
         return {(attempt.task, attempt.attempt): attempt for attempt in attempts}
 
     def write_tasks(self, tasks: Sequence[TaskResult]) -> Path:

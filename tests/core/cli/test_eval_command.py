@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 MOODY = """\
+import os
+import signal
 from pathlib import Path
 
 from agentr1_core import AgentEnv
@@ -24,6 +26,9 @@ class Moody(AgentEnv):
         self.index = task["index"]
         with Path("played.txt").open("a") as played:
             played.write(f"{self.index} ")
+        if self.index == 2 and Path("interrupt").exists():
+            Path("interrupt").unlink()
+            os.kill(os.getpid(), signal.SIGINT)
         if self.index % 2 and Path("down").exists():
             raise OSError("the game server is down")
         return "Say it."
@@ -211,6 +216,18 @@ def test_a_line_that_was_cut_off_is_played_again(agentr1: Any, moody: Path, tmp_
     assert agentr1("eval", moody, "--resume").code == 0
     assert len((tmp_path / "played.txt").read_text().split()) == 1
     assert len(results_of(tmp_path / "runs/moody-eval")) == 4
+
+
+def test_ctrl_c_keeps_what_was_finished(agentr1: Any, moody: Path, tmp_path: Path) -> None:
+    (tmp_path / "interrupt").touch()
+
+    stopped = agentr1("eval", moody, "--rollout.concurrency", "1")
+
+    assert stopped.code == 130
+    assert len(results_of(tmp_path / "runs/moody-eval")) == 2
+    (tmp_path / "played.txt").unlink()
+    assert agentr1("eval", moody, "--resume").code == 0
+    assert (tmp_path / "played.txt").read_text().split() == ["2", "3"]
 
 
 def _hold(path: str, ready: Any, done: Any) -> None:

@@ -193,6 +193,14 @@ def test_a_refused_model_fails_every_episode_by_name(service, run_file, capsys):
     assert f"3 times: {service.url}, model 'tiny': not found (HTTP 404): no such model" in told
 
 
+def test_a_refused_key_leaves_no_folder(service, run_file, capsys):
+    service.models = (401, {"error": {"message": "bad key"}}, {})
+
+    assert main(["eval", str(run_file)], PluginManager.discover()) == 1
+    assert "access is refused (HTTP 401)" in capsys.readouterr().err
+    assert not (run_file.parent / "runs/sums-eval").exists()
+
+
 def test_token_ids_to_stop_at_are_refused(run_file, capsys):
     assert main(["eval", str(run_file), "--sampling.stop_token_ids", "[5]"], PluginManager.discover()) == 1
 
