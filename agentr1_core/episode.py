@@ -179,6 +179,12 @@ class Episode(FlowContext):
             )
         except ContextExceeded as error:
             raise self._end(StopReason.CONTEXT_OVERFLOW, error.problem) from error
+        if in_training and reply.usage is None and self._limits.max_tokens_per_episode is not None:
+            raise EngineError(
+                f"The engine '{policy.engine.name}' does not say how many tokens it sampled, so that "
+                "max_tokens_per_episode cannot be kept.",
+                "Remove `rollout.max_tokens_per_episode`; `rollout.max_steps` and `sampling.max_tokens` are kept.",
+            )
         action = self._reply_action(params, reply)
         if in_training:
             self._open_step(thread, shown, action, continued=False)

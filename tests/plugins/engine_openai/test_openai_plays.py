@@ -129,6 +129,22 @@ def test_limits_are_kept(service, rollouts, played):
     assert [body["max_tokens"] for body in service.bodies[-2:]] == [10, 3]
 
 
+def test_a_budget_that_nobody_counts_is_an_error(service, rollouts, run):
+    service.answers = [{"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]}]
+    playing = rollouts(RolloutLimits(max_tokens_per_episode=10))
+
+    async def work():
+        try:
+            await playing.start()
+            return await playing.play(Task(TASK), "g")
+        finally:
+            await playing.close()
+
+    trajectory = run(work())
+    assert trajectory.stop_reason is StopReason.ENGINE_ERROR
+    assert "max_tokens_per_episode cannot be kept" in trajectory.error
+
+
 def test_a_full_context_ends_the_episode_and_fails_none(service, rollouts, played):
     service.answers = [ASKS, (400, {"error": {"message": "long", "code": "context_length_exceeded"}}, {})]
 
