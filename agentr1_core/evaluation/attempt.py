@@ -76,8 +76,8 @@ class Attempt:
         )
 
     def as_row(self) -> dict[str, Any]:
-        """As it is written."""
-        return asdict(self)
+        """As it is written; ``ret`` is called ``return``."""
+        return {"return" if name == "ret" else name: value for name, value in asdict(self).items()}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], where: str) -> Attempt:
@@ -87,7 +87,7 @@ class Attempt:
             DataError: The row is none of ours; names the file.
         """
         try:
-            attempt = cls(**row)
+            attempt = cls(**{"ret" if name == "return" else name: value for name, value in row.items()})
             StopReason(attempt.stop_reason)
         except (TypeError, ValueError) as error:
             raise DataError(f"'{where}' holds a line that is no attempt: {error}.", "Name another folder.") from error

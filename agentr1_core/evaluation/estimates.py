@@ -73,26 +73,29 @@ def wilson_interval(rate: float, n: float, confidence: float = CONFIDENCE) -> tu
     return min(rate, max(0.0, centre - half)), max(rate, min(1.0, centre + half))
 
 
-def estimate_rate(tasks: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> Estimate:
+def estimate_rate(
+    tasks: Sequence[ArrayLike], confidence: float = CONFIDENCE, *, attempts: int | None = None
+) -> Estimate:
     """The mean of values in [0, 1], such as solved or not, and Wilson's interval around it.
 
-    With one value a task this is the ordinary interval, wider than need be where values are between 0 and 1. Several
-    values of a task tell less than as many tasks would: n is then divided by the design effect (clustered over binomial
-    variance), but never falls below the number of tasks (Franco et al. 2019, "Comparative Study of Confidence Intervals
-    for Proportions in Complex Sample Surveys").
+    With one attempt a task this is the ordinary interval. Several attempts at a task tell less than as many tasks
+    would: n is then their number divided by the design effect (clustered over binomial variance), but not less than the
+    number of tasks (Franco et al. 2019, "Comparative Study of Confidence Intervals for Proportions in Complex Sample
+    Surveys").
 
     Args:
         tasks: The values of each task, at least one task and one value each.
         confidence: Of the interval.
+        attempts: How many attempts the values come from; one for each value when unset.
     """
     counts, sums = _counts_and_sums(tasks)
-    n, n_tasks = float(counts.sum()), len(counts)
-    rate = float(sums.sum() / n)
+    rate = min(max(float(sums.sum() / counts.sum()), 0.0), 1.0)
+    n, n_tasks = float(attempts or counts.sum()), len(counts)
     se = _clustered_se(counts, sums, rate)
     n_effective = float(n_tasks)
     if se and n_tasks < n:
         n_effective = min(n, max(float(n_tasks), rate * (1 - rate) / se**2))
-    low, high = wilson_interval(min(max(rate, 0.0), 1.0), n_effective, confidence)
+    low, high = wilson_interval(rate, n_effective, confidence)
     return Estimate(rate, low, high, se)
 
 

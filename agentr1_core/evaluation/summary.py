@@ -139,7 +139,8 @@ def _figures(tasks: Sequence[TaskResult], k: int, confidence: float) -> Figures:
             if size == 1 and name == "pass^":
                 continue  # the same as pass@1
             chances = [[chance(len(task.attempts), task.solved, size)] for task in enough]
-            rates[f"{name}{size}"] = estimate_rate(chances, confidence)
+            n_used = sum(len(task.attempts) for task in enough)
+            rates[f"{name}{size}"] = estimate_rate(chances, confidence, attempts=n_used)
     means = {name: estimate_mean(values, confidence) for name, values in _columns(usable).items()}
     return Figures(len(tasks), n_attempts, failed, rates, means, short)
 

@@ -89,7 +89,7 @@ def test_it_plays_every_held_out_task_and_keeps_it_all(agentr1: Any, moody: Path
     for part in ("success", "0.500", "easy", "hard", "terminated 4", "95% interval"):
         assert part in said.out
     first = results_of(folder)[0]
-    assert {"task", "attempt", "success", "ret", "steps", "tokens", "stop_reason", "rewards", "info"} <= first.keys()
+    assert {"task", "attempt", "success", "return", "steps", "tokens", "stop_reason", "rewards", "info"} <= first.keys()
     assert len((folder / "trajectories.jsonl").read_text().splitlines()) == 4
     with (folder / "tasks.csv").open() as file:
         table = list(csv.DictReader(file))

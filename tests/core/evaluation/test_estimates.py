@@ -141,6 +141,20 @@ def test_independent_attempts_count_almost_like_tasks():
     assert width == pytest.approx(high - low, rel=0.2)
 
 
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_intervals_cover_when_tasks_differ_in_difficulty(k):
+    """Difficulties are Beta(2, 1): a task is solved with 2/3 on average, and missed k times with 2/((k+1)(k+2))."""
+    rng = np.random.default_rng(2)
+    held = {"success": 0, "pass": 0}
+    for _ in range(400):
+        solved = rng.random((60, 4)) < rng.beta(2, 1, (60, 1))
+        success = estimate_rate(list(solved))
+        chance = estimate_rate([[pass_at_k(4, int(task.sum()), k)] for task in solved], attempts=solved.size)
+        held["success"] += success.low <= 2 / 3 <= success.high
+        held["pass"] += chance.low <= 1 - 2 / ((k + 1) * (k + 2)) <= chance.high
+    assert min(held.values()) >= 358  # five standard deviations below 380
+
+
 def test_the_clustered_standard_error_by_hand():
     """Two tasks with attempts 1, 3 and 5: the mean is 3, residual sums are -2 and +2 ... over 3 attempts."""
     estimate = estimate_mean([[1.0, 3.0], [5.0]])
