@@ -50,22 +50,24 @@ def sent_message(message: Message) -> dict[str, Any]:
     """A message with the keys that every service takes: reasoning and a tool's name are not among them."""
     sent = {"role": message["role"], "content": message.get("content") or ""}
     if message.get("tool_calls"):
-        sent["tool_calls"] = [
-            {
-                "id": call["id"],
-                "type": "function",
-                "function": {
-                    "name": call["function"]["name"],
-                    "arguments": json.dumps(call["function"]["arguments"], ensure_ascii=False),
-                },
-            }
-            for call in message["tool_calls"]
-        ]
+        sent["tool_calls"] = [_sent_call(call) for call in message["tool_calls"]]
     if message["role"] == "tool":
         sent["tool_call_id"] = message.get("tool_call_id", "")
     elif "name" in message:
         sent["name"] = message["name"]
     return sent
+
+
+def _sent_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    arguments = function.get("arguments", {})
+    if not isinstance(arguments, str):  # a prompt of a data set may have them as text already
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return {
+        "id": call.get("id", ""),
+        "type": "function",
+        "function": {"name": function["name"], "arguments": arguments},
+    }
 
 
 def read_reply(body: Any, *, first_call: int = 0) -> ChatReply:

@@ -78,6 +78,7 @@ def test_calls_are_read_and_sent_again_as_they_were(service, engine_of, ask):
         "content": "",
         "tool_calls": [call('{"q": "tea é"}')],
     }
+    assert sent_message({"role": "assistant", "tool_calls": [call('{"q": 1}')]})["tool_calls"] == [call('{"q": 1}')]
     answer = {"role": "tool", "tool_call_id": "c1", "name": "search", "content": "leaves"}
     assert sent_message(answer) == {"role": "tool", "tool_call_id": "c1", "content": "leaves"}
 
