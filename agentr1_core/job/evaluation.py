@@ -85,7 +85,7 @@ def build_evaluation(
         said.append(f"evaluation.sampling.temperature is 0: all {k} attempts at a task will be alike.")
     if recipe is not None and chosen.partial and limit is None:
         said.append(
-            f"recipe '{recipe.name}' makes tasks without end: {len(chosen.tasks)} of '{split}' are played. "
+            f"recipe '{recipe.name}' does not say how many tasks '{split}' has: {len(chosen.tasks)} are played. "
             "Say how many with --limit."
         )
     if isinstance(player.rollouts.policy, ChatPolicy) and config.rollout.max_context is not None:

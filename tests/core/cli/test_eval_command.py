@@ -307,7 +307,7 @@ def test_splits_of_a_recipe(agentr1: Any, plugins: Any) -> None:
 
     endless = agentr1("eval", "capitals", "--split", "valid_seen")
     assert endless.code == 0, endless.err
-    assert "makes tasks without end: 2 of 'valid_seen' are played" in endless.out
+    assert "does not say how many tasks 'valid_seen' has: 2 are played" in endless.out
     recipe.n_tasks = lambda self, split: 3
     assert json.loads(agentr1("eval", "capitals", "--split", "valid_seen", "--json").out)["tasks"] == 3
     refused = agentr1("eval", "capitals", "--split", "valid_unseen")
