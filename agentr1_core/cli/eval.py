@@ -19,9 +19,9 @@ from rich.text import Text
 from agentr1_core.blocking import BlockingLoop
 from agentr1_core.cli.eval_tables import show_summary
 from agentr1_core.cli.eval_watch import EvalWatch
-from agentr1_core.cli.trained import load_trained
+from agentr1_core.cli.trained import load_trained, untrained
 from agentr1_core.config import RunConfig, dump
-from agentr1_core.errors import AgentR1Error
+from agentr1_core.errors import AgentR1Error, ConfigError
 from agentr1_core.evaluation import (
     Attempt,
     EvaluationFolder,
@@ -82,7 +82,8 @@ def evaluate(arguments: Sequence[str], plugins: PluginManager, wanted: Wanted) -
         )
         kept = EvaluationFolder(folder)
         kept.begin(identify(config, wanted.split, job.model))
-        for caution in job.cautions:
+        column = _grouping(job, wanted)
+        for caution in (*untrained(arguments), *job.cautions):
             wanted.console.print(Text.assemble(("Caution: ", "bold yellow"), caution), soft_wrap=True)
         with kept:
             folder.config.write_text(dump(config), encoding="utf-8")
@@ -92,7 +93,19 @@ def evaluate(arguments: Sequence[str], plugins: PluginManager, wanted: Wanted) -
         if not wanted.resume and not wanted.overwrite and not folder.read_results():
             shutil.rmtree(folder.path)  # nothing was played: leave no half-made folder behind
         raise
-    return _report(config, job, kept, attempts, wanted, seconds)
+    return _report(config, job, kept, attempts, column, wanted, seconds)
+
+
+def _grouping(job: EvaluationJob, wanted: Wanted) -> str | None:
+    """The column that groups tasks; ``None`` for no groups."""
+    tasks = list(job.tasks.values())
+    column = wanted.group_by
+    if column is None:
+        return default_grouping(tasks)
+    if all(group_of(task, column) is None for task in tasks):
+        there = dict.fromkeys(name for task in tasks for name in (*task, *task.extra_info))
+        raise ConfigError(f"--group-by is '{column}', which no task has.", f"Tasks have: {', '.join(there)}.")
+    return column
 
 
 def _play_missing(job: EvaluationJob, kept: EvaluationFolder, plugins: PluginManager, wanted: Wanted) -> float:
@@ -142,11 +155,11 @@ def _report(
     job: EvaluationJob,
     kept: EvaluationFolder,
     attempts: Sequence[Attempt],
+    column: str | None,
     wanted: Wanted,
     seconds: float,
 ) -> bool:
     folder = kept.folder
-    column = wanted.group_by or default_grouping(list(job.tasks.values()))
     groups = {key: group_of(task, column) if column else None for key, task in job.tasks.items()}
     summary = summarise(attempts, groups, k=wanted.k)
     kept.write_tasks(summary.tasks)

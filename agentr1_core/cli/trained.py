@@ -24,3 +24,12 @@ def load_trained(arguments: Sequence[str], plugins: PluginManager) -> RunConfig:
     if trained.is_dir() and not any(key == "model" for key, _ in overrides):
         overrides.append(("model", str(trained)))
     return load_config(run, overrides, plugins)
+
+
+def untrained(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The caution for a run folder whose trained model is not there."""
+    run, overrides = split_arguments(arguments)
+    named = any(key == "model" or key.partition(".")[0] == "engine" for key, _ in overrides)
+    if not Path(run).is_dir() or (Path(run) / "checkpoint").is_dir() or named:
+        return ()
+    return (f"'{run}' has no checkpoint: what plays is the model that its config.yaml names.",)

@@ -325,6 +325,25 @@ def test_of_a_run_folder_the_checkpoint_is_evaluated(agentr1: Any, tmp_path: Pat
     assert told["rates"]["success"]["value"] == trained["success_after"]
 
 
+def test_a_run_folder_without_a_checkpoint_is_cautioned_against(agentr1: Any, tmp_path: Path) -> None:
+    import shutil
+
+    agentr1("train", "capitals", "--algorithm.updates", "1")
+    shutil.rmtree(tmp_path / "runs/capitals/checkpoint")
+
+    assert "'runs/capitals' has no checkpoint" in agentr1("eval", "runs/capitals").out
+
+
+def test_groups_are_those_of_a_column_that_is_there(agentr1: Any, moody: Path, tmp_path: Path) -> None:
+    told = json.loads(agentr1("eval", moody, "--group-by", "id", "--json").out)
+    assert sorted(told["groups"]) == ["task-0", "task-1", "task-2", "task-3"]
+
+    refused = agentr1("eval", moody, "--group-by", "colour", "--run-dir", tmp_path / "colours")
+    assert refused.code == 1
+    assert "Tasks have: index, id, data_source." in refused.err
+    assert not (tmp_path / "colours").exists()
+
+
 def test_many_greedy_attempts_are_cautioned_against(agentr1: Any, moody: Path) -> None:
     said = agentr1("eval", moody, "-k", "2", "--limit", "1", "--evaluation.sampling.temperature", "0")
 
