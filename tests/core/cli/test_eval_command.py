@@ -95,6 +95,10 @@ def test_it_plays_every_held_out_task_and_keeps_it_all(agentr1: Any, moody: Path
         table = list(csv.DictReader(file))
     assert [row["name"] for row in table] == ["task-2", "task-3", "task-0", "task-1"]  # the hardest first
     assert table[2]["success"] == "1.0"
+    assert agentr1("report", folder).code == 0
+    page = (folder / "report.html").read_text()
+    assert "By data_source" in page
+    assert "<td>easy</td><td>2</td><td>2</td><td>0</td><td>1.000</td>" in page
     assert yaml.safe_load((folder / "config.yaml").read_text())["run"]["name"] == "moody-eval"
 
 

@@ -190,6 +190,12 @@ def test_eval_and_rollout_play_it(service, run_file, capsys):
     shown = capsys.readouterr().out
     assert "saw 11 tokens" in shown
     assert "sampled 7 tokens, stop" in shown
+    assert '{"name": "add", "arguments": {"a": 19, "b": 23}}' in shown
+
+    assert main(["report", "runs/sums-eval"], plugins) == 0
+    page = (run_file.parent / "runs/sums-eval/report.html").read_text()
+    assert "Evaluation of &#39;eval&#39;: 3 episodes of 3 tasks" in page
+    assert "{&#34;name&#34;: &#34;add&#34;" in page
 
 
 def test_training_with_it_is_refused_at_the_start(run_file, capsys):
