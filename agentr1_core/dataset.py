@@ -87,6 +87,35 @@ def load_rows(
     return [(number, dict(table[number])) for number in numbers[:limit]]
 
 
+def split_names(source: str | Path) -> tuple[str, ...]:
+    """The splits of a data set, by name: of a saved one or a hub id as it says, of a folder as its files are named.
+
+    A single file, or a data set saved without splits, has none.
+
+    Raises:
+        DataError: There is no such data set, or it cannot be reached.
+    """
+    path = Path(source)
+    if path.is_dir():
+        listed = path / "dataset_dict.json"
+        if listed.exists():
+            import json
+
+            return tuple(json.loads(listed.read_text(encoding="utf-8"))["splits"])
+        if (path / "state.json").exists():
+            return ()
+        files = (file.name for file in sorted(path.rglob("*")) if file.is_file() and _ending(file) is not None)
+        return tuple(dict.fromkeys(re.sub(r"([-_.]\d+(-of-\d+)?)?\..*", "", name) for name in files))
+    if path.is_file():
+        return ()
+    if _HUB_ID.fullmatch(str(source)) and not path.parent.is_dir() and _ending(path) is None:
+        try:
+            return tuple(_datasets().get_dataset_split_names(str(source)))
+        except Exception as error:  # as in _open_hub
+            raise _unreadable(source, error) from error
+    raise DataError(f"There is no data file '{source}'.", _neighbours(path))
+
+
 def _open(source: str | Path, splits: Sequence[str]) -> Any:
     """The data set as a ``datasets.Dataset``."""
     path = Path(source)
@@ -100,7 +129,6 @@ def _open(source: str | Path, splits: Sequence[str]) -> Any:
 
 
 def _open_files(files: Sequence[Path], source: str | Path, splits: Sequence[str]) -> Any:
-    datasets = _datasets()
     ending = _ending(files[0])
     if ending is None:
         raise DataError(f"The data file '{files[0]}' has an unknown ending.", f"Use one of: {', '.join(_BUILDERS)}.")
@@ -109,16 +137,16 @@ def _open_files(files: Sequence[Path], source: str | Path, splits: Sequence[str]
     builder = _BUILDERS[ending]
     options: dict[str, Any] = {"sep": "\t"} if ending == ".tsv" else {}
     if ending in (".jsonl", ".jsonl.gz", ".json", ".json.gz"):
-        return _open_json(files, ending, datasets)
+        return _open_json(files, ending)
     try:
-        return datasets.load_dataset(
+        return _datasets().load_dataset(
             builder, data_files={splits[0]: [str(file) for file in files]}, split=splits[0], **options
         )
     except Exception as error:  # pyarrow, pandas and datasets raise many kinds
         raise _unreadable(source, error) from error
 
 
-def _open_json(files: Sequence[Path], ending: str, datasets: Any) -> Any:
+def _open_json(files: Sequence[Path], ending: str) -> Any:
     """JSON read by hand: rows whose nested columns differ in shape have no common Arrow type, and need none."""
     import gzip
     import json
@@ -177,10 +205,9 @@ def _row(value: Any, where: str) -> dict[str, Any]:
 
 
 def _open_folder(folder: Path, splits: Sequence[str]) -> Any:
-    datasets = _datasets()
     if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
         try:
-            return _take_split(datasets.load_from_disk(str(folder)), folder, splits)
+            return _take_split(_datasets().load_from_disk(str(folder)), folder, splits)
         except DataError:
             raise
         except Exception as error:  # as above

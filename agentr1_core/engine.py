@@ -75,7 +75,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class EngineCapabilities:
-    """What an engine can do. Callers ask through ``InferenceEngine.require``."""
+    """What an engine can do. Callers ask through ``Engine.require``."""
 
     logprobs: bool = True
     prefix_cache: bool = False
@@ -86,6 +86,8 @@ class EngineCapabilities:
     vision: bool = False
     #: Longest prompt plus action, in tokens; ``None`` when unknown.
     max_context: int | None = None
+    #: Whether it gives the ids of what it sampled; without them nothing can be trained.
+    token_ids: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +111,8 @@ class WeightSource:
     tensors: Mapping[str, Any] | None = None
 
 
-class InferenceEngine(ABC):
-    """Samples tokens from the behaviour policy.
+class Engine(ABC):
+    """What engines that give tokens and engines that give text have in common.
 
     Implementations are asynchronous and safe to call from many tasks of one event loop. ``start`` is awaited
     once before and ``close`` once after use; both are idempotent, and ``close`` works after a failed ``start``.
@@ -127,6 +129,34 @@ class InferenceEngine(ABC):
     @abstractmethod
     async def start(self) -> None:
         """Load or connect; raise ``EngineError`` with the cause when that is impossible."""
+
+    @abstractmethod
+    async def health(self) -> Health:
+        """Whether it can serve now."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release everything; pending calls end with an abort or an ``EngineError``."""
+
+    def require(self, **wanted: Any) -> None:
+        """Raise ``PluginError`` unless every wanted capability is there.
+
+        Example: ``engine.require(logprobs=True, weight_sync="file")``.
+        """
+        have = self.capabilities
+        for capability, value in wanted.items():
+            present = getattr(have, capability)
+            ok = value in present if isinstance(present, frozenset) else present == value
+            if not ok:
+                offers = ", ".join(sorted(present)) or "none" if isinstance(present, frozenset) else present
+                raise PluginError(
+                    f"Engine '{self.name}' lacks {capability}={value!r} (it has: {offers}).",
+                    "Choose another engine under `engine.name`, or change the setting that needs it.",
+                )
+
+
+class InferenceEngine(Engine):
+    """Samples tokens from the behaviour policy."""
 
     @abstractmethod
     async def generate(
@@ -153,27 +183,3 @@ class InferenceEngine(ABC):
     @abstractmethod
     async def abort(self, session: str) -> None:
         """Stop what runs for ``session``; its ``generate`` returns what it has with ``FinishReason.ABORT``."""
-
-    @abstractmethod
-    async def health(self) -> Health:
-        """Whether it can serve now."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Release everything; pending ``generate`` calls end with an abort or an ``EngineError``."""
-
-    def require(self, **wanted: Any) -> None:
-        """Raise ``PluginError`` unless every wanted capability is there.
-
-        Example: ``engine.require(logprobs=True, weight_sync="file")``.
-        """
-        have = self.capabilities
-        for capability, value in wanted.items():
-            present = getattr(have, capability)
-            ok = value in present if isinstance(present, frozenset) else present == value
-            if not ok:
-                offers = ", ".join(sorted(present)) or "none" if isinstance(present, frozenset) else present
-                raise PluginError(
-                    f"Engine '{self.name}' lacks {capability}={value!r} (it has: {offers}).",
-                    "Choose another engine under `engine.name`, or change the setting that needs it.",
-                )

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from agentr1_core.chat_engine import ChatEngine, ChatReply, ContextExceeded
 from agentr1_core.engine import Generation, InferenceEngine, SamplingParams
 from agentr1_core.env import ObservationLike, StepResult, as_observation, finite_reward
 from agentr1_core.errors import EngineError, EnvError
 from agentr1_core.flow import EpisodeOver, FlowContext
-from agentr1_core.mdp import Action, FinishReason, Message, Observation, Step, StopReason, TokenArray
+from agentr1_core.mdp import (
+    Action,
+    FinishReason,
+    Message,
+    Observation,
+    Step,
+    StopReason,
+    TokenArray,
+    float_array,
+    token_array,
+)
 from agentr1_core.render import ChatRenderer, ContextTracker, Parsed
+
+R = TypeVar("R")
 
 #: Seconds an aborted engine call may take to hand back its partial result.
 ABORT_GRACE_S = 5.0
@@ -54,6 +67,14 @@ class Policy:
     sampling: SamplingParams = field(default_factory=SamplingParams)
 
 
+@dataclass(frozen=True, slots=True)
+class ChatPolicy:
+    """A model behind a chat endpoint: it plays like any other, and its steps cannot be trained."""
+
+    engine: ChatEngine
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+
+
 @dataclass(slots=True)
 class _OpenStep:
     """A step that is still being filled in."""
@@ -79,7 +100,7 @@ class Episode(FlowContext):
     def __init__(
         self,
         id: str,
-        policies: Mapping[str, Policy],
+        policies: Mapping[str, Policy | ChatPolicy],
         limits: RolloutLimits,
         seeds: Callable[[int], int | None] = lambda _turn: None,
     ) -> None:
@@ -111,13 +132,17 @@ class Episode(FlowContext):
         shown = as_observation(observation, "the flow")
         # Copies, here and of the answer: an environment may go on to change its messages in place.
         shown = replace(shown, messages=tuple(_copy(message) for message in shown.messages))
+        if isinstance(policy, ChatPolicy):
+            return await self._chat(policy, shown, thread, engine, sampling)
         tracker = self._trackers.setdefault((engine, thread), ContextTracker(policy.renderer))
         rendered = tracker.render(shown)
         shown = replace(shown, prompt_ids=rendered.prompt_ids)
         in_training = engine == "policy"
         if in_training:
             self._answer_previous(thread, shown)
-        params = self._within_limits(policy, rendered.prompt_ids, sampling, in_training)
+        params = self._within_limits(policy, len(rendered.prompt_ids), sampling, in_training)
+        stops = (*params.stop_token_ids, *policy.renderer.stop_token_ids)
+        params = replace(params, stop_token_ids=tuple(dict.fromkeys(stops)))
         if rendered.continued:
             self.counters["tokens/continued"] += len(rendered.prompt_ids)
             self.counters["prompts/continued"] += 1
@@ -128,18 +153,41 @@ class Episode(FlowContext):
         def keep(generation: Generation) -> tuple[Action, Parsed]:
             action, parsed = self._action(policy, params, generation, shown)
             if in_training:
-                step = _OpenStep(thread, shown, action, rendered.continued)
-                self._steps.append(step)
-                self._last_in_thread[thread] = step
-                self._n_sampled += len(action)
+                self._open_step(thread, shown, action, rendered.continued)
             return action, parsed
 
         session = self.id if (engine, thread) == ("policy", "main") else f"{self.id}/{engine}/{thread}"
-        generation = await self._sample(policy.engine, rendered.prompt_ids, params, session, keep)
+        prompt_ids = rendered.prompt_ids
+        generation = await self._retried(lambda: self._sample_once(policy.engine, prompt_ids, params, session, keep))
         action, parsed = keep(generation)
         tracker.track(shown, action.token_ids, replace(parsed, message=_copy(parsed.message)))
         if action.finish_reason is FinishReason.ABORT:
             raise self._end(StopReason.ABORTED, "the engine aborted the action")
+        return action
+
+    async def _chat(
+        self, policy: ChatPolicy, shown: Observation, thread: str, engine: str, overrides: Mapping[str, Any]
+    ) -> Action:
+        """The turn of a policy that is given messages and answers with one; nothing is rendered."""
+        in_training = engine == "policy"
+        if in_training:
+            self._answer_previous(thread, shown)
+        params = self._within_limits(policy, None, overrides, in_training)
+        try:
+            reply = await self._retried(
+                lambda: policy.engine.chat(shown.messages, shown.tools, params, session=self.id)
+            )
+        except ContextExceeded as error:
+            raise self._end(StopReason.CONTEXT_OVERFLOW, error.problem) from error
+        if in_training and reply.usage is None and self._limits.max_tokens_per_episode is not None:
+            raise EngineError(
+                f"The engine '{policy.engine.name}' does not say how many tokens it sampled, so that "
+                "max_tokens_per_episode cannot be kept.",
+                "Remove `rollout.max_tokens_per_episode`; `rollout.max_steps` and `sampling.max_tokens` are kept.",
+            )
+        action = self._reply_action(params, reply)
+        if in_training:
+            self._open_step(thread, shown, action, continued=False)
         return action
 
     def record(self, action: Action, result: StepResult) -> None:
@@ -179,44 +227,42 @@ class Episode(FlowContext):
     # ------------------------------------------------------------------ one turn
 
     def _within_limits(
-        self, policy: Policy, prompt_ids: TokenArray, overrides: Mapping[str, Any], in_training: bool
+        self, policy: Policy | ChatPolicy, n_prompt: int | None, overrides: Mapping[str, Any], in_training: bool
     ) -> SamplingParams:
-        """Sampling parameters that keep every limit, or ``EpisodeOver``; checked before the engine is called."""
+        """Sampling parameters that keep every limit, or ``EpisodeOver``; checked before the engine is called.
+
+        Where the length of the prompt is unknown, the context is the service's to check.
+        """
         limits = self._limits
         params = replace(policy.sampling, **overrides) if overrides else policy.sampling
         if in_training and len(self._steps) >= limits.max_steps:
             raise self._end(StopReason.MAX_STEPS, f"{limits.max_steps} steps were taken")
         context = _least(limits.max_context, policy.engine.capabilities.max_context)
-        room = None if context is None else context - len(prompt_ids)
+        room = None if context is None or n_prompt is None else context - n_prompt
         if room is not None and room < limits.min_tokens_per_step:
-            detail = f"the prompt has {len(prompt_ids)} tokens and the context {context}"
+            detail = f"the prompt has {n_prompt} tokens and the context {context}"
             raise self._end(StopReason.CONTEXT_OVERFLOW, detail)
         budget = None
         if in_training and limits.max_tokens_per_episode is not None:
             budget = limits.max_tokens_per_episode - self._n_sampled
             if budget < limits.min_tokens_per_step:
                 raise self._end(StopReason.TOKEN_BUDGET, f"{self._n_sampled} tokens were sampled")
-        stops = tuple(dict.fromkeys((*params.stop_token_ids, *policy.renderer.stop_token_ids)))
         turn, self._n_calls = self._n_calls, self._n_calls + 1
         seed = params.seed if params.seed is not None else self._seeds(turn)
         longest = _least(params.max_tokens, room, budget)
-        return replace(params, max_tokens=longest or params.max_tokens, stop_token_ids=stops, seed=seed)
+        return replace(params, max_tokens=longest or params.max_tokens, seed=seed)
 
-    async def _sample(
-        self,
-        engine: InferenceEngine,
-        prompt_ids: TokenArray,
-        params: SamplingParams,
-        session: str,
-        keep: Callable[[Generation], object],
-    ) -> Generation:
+    async def _retried(self, ask: Callable[[], Awaitable[R]]) -> R:
+        """The engine's answer, asked for again after a fault as often as the limits allow."""
         delay = self._limits.retry_delay_s
         for attempt in range(self._limits.engine_retries + 1):
             try:
-                return await self._sample_once(engine, prompt_ids, params, session, keep)
-            except EngineError:
+                return await ask()
+            except ContextExceeded:
+                raise  # a limit, and no fault of the engine
+            except EngineError as error:
                 self.counters["engine/faults"] += 1
-                if attempt == self._limits.engine_retries:
+                if error.final or attempt == self._limits.engine_retries:
                     raise
                 await asyncio.sleep(delay)
                 delay *= 2
@@ -278,7 +324,32 @@ class Episode(FlowContext):
         )
         return action, parsed
 
+    def _reply_action(self, params: SamplingParams, reply: ChatReply) -> Action:
+        self.counters.update(reply.counters)
+        self.counters["tokens/cached"] += 0 if reply.usage is None else reply.usage.cached
+        self.counters["actions/cut"] += reply.finish_reason is FinishReason.LENGTH
+        self.counters["actions/parse_failures"] += len(reply.parse_failures)
+        return Action(
+            token_ids=token_array([]),
+            logprobs=float_array([]),
+            text=reply.text,
+            message=_copy(reply.message),
+            tool_calls=reply.tool_calls,
+            parse_failures=reply.parse_failures,
+            finish_reason=reply.finish_reason,
+            sampling=params.recorded(),
+            cached_tokens=0 if reply.usage is None else reply.usage.cached,
+            trainable=False,
+            usage=reply.usage,
+        )
+
     # ------------------------------------------------------------------ bookkeeping
+
+    def _open_step(self, thread: str, shown: Observation, action: Action, continued: bool) -> None:
+        step = _OpenStep(thread, shown, action, continued)
+        self._steps.append(step)
+        self._last_in_thread[thread] = step
+        self._n_sampled += action.n_sampled
 
     def _end(self, reason: StopReason, detail: str) -> EpisodeOver:
         self.over = EpisodeOver(reason, detail)

@@ -36,6 +36,9 @@ class PluginError(AgentR1Error):
 class EngineError(AgentR1Error):
     """An inference engine failed; the only error the collector retries."""
 
+    #: Whether asking again cannot help, so that nobody retries.
+    final = False
+
 
 class EnvError(AgentR1Error):
     """An environment or flow broke its contract."""

@@ -143,6 +143,16 @@ class VersionSpan:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """What a server says that one action took, in tokens, where it gives no token ids."""
+
+    prompt: int
+    sampled: int
+    #: Of the prompt, what came from the server's cache.
+    cached: int = 0
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Action:
     """What the model sampled in one turn, token for token, and what it parses to."""
@@ -163,6 +173,11 @@ class Action:
     sampling: Mapping[str, Any] = field(default_factory=dict)
     #: Prompt tokens whose keys and values came from the engine's cache.
     cached_tokens: int = 0
+    #: Whether ``token_ids`` are what was sampled. ``False`` for a reply that came as text alone: its arrays are empty,
+    #: and rows and credit refuse it.
+    trainable: bool = True
+    #: The server's own count, where the ids are not known.
+    usage: TokenUsage | None = None
 
     def __post_init__(self) -> None:
         if len(self.token_ids) != len(self.logprobs):
@@ -173,6 +188,11 @@ class Action:
 
     def __len__(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def n_sampled(self) -> int:
+        """Tokens sampled, by the server's count where the ids are not known (0 where it gives none)."""
+        return len(self.token_ids) if self.usage is None else self.usage.sampled
 
     def __repr__(self) -> str:
         return f"<Action of {len(self)} tokens: {self.text!r}>"
@@ -207,6 +227,13 @@ class Step:
             raise ValueError(f"Step {self.index} was never rendered: its observation has no prompt_ids.")
         return self.observation.prompt_ids
 
+    @property
+    def n_prompt(self) -> int:
+        """Tokens the model saw, by the server's count where the ids are not known (0 where it gives none)."""
+        if self.observation.prompt_ids is not None:
+            return len(self.observation.prompt_ids)
+        return 0 if self.action.usage is None else self.action.usage.prompt
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Trajectory:
@@ -238,8 +265,18 @@ class Trajectory:
 
     @property
     def n_sampled(self) -> int:
-        """Tokens the model sampled in all steps together."""
+        """Tokens the model sampled in all steps together, whose ids are known."""
         return sum(len(step.action) for step in self.steps)
+
+    @property
+    def n_tokens(self) -> int:
+        """The same with tokens that only a server counted."""
+        return sum(step.action.n_sampled for step in self.steps)
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether the tokens of every step are known."""
+        return all(step.action.trainable for step in self.steps)
 
     def __repr__(self) -> str:
         return f"<Trajectory {self.id}: {len(self.steps)} steps, return {self.ret:g}, {self.stop_reason.value}>"

@@ -47,8 +47,8 @@ def describe_trajectories(trajectories: Sequence[Trajectory]) -> dict[str, float
         "reward_std": float(returns.std()),
         "success": float(np.mean([is_success(trajectory) for trajectory in trajectories])),
         "steps_per_episode": float(np.mean([len(trajectory.steps) for trajectory in trajectories])),
-        "tokens/sampled": float(np.mean([trajectory.n_sampled for trajectory in trajectories])),
-        "tokens/prompt": float(np.mean([sum(len(s.prompt_ids) for s in t.steps) for t in trajectories])),
+        "tokens/sampled": float(np.mean([trajectory.n_tokens for trajectory in trajectories])),
+        "tokens/prompt": float(np.mean([sum(s.n_prompt for s in t.steps) for t in trajectories])),
         "actions/cut_share": float(np.mean([action.finish_reason is FinishReason.LENGTH for action in actions])),
         **{f"rewards/{name}": float(np.mean(values)) for name, values in sorted(named.items())},
     }

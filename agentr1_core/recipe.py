@@ -32,6 +32,13 @@ class Recipe(ABC):
     def tasks(self, split: str, size: int, seed: int) -> Sequence[Task]:
         """``size`` tasks (fewer where the recipe has no more); the same for the same split, size and seed."""
 
+    def n_tasks(self, split: str) -> int | None:
+        """How many tasks a split has; ``None``, the default, where they are made without end or nobody knows.
+
+        ``agentr1 eval`` plays all of them, and a sample where this is ``None``.
+        """
+        return None
+
     def demonstrations(self, size: int, seed: int) -> Sequence[Mapping[str, Any]]:
         """Rows of ``prompt`` and ``completion`` messages for a warm start; none by default."""
         return ()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from agentr1_core.env import finite_reward
-from agentr1_core.episode import Episode, Policy, RolloutLimits
+from agentr1_core.episode import ChatPolicy, Episode, Policy, RolloutLimits
 from agentr1_core.errors import EngineError, EnvError
 from agentr1_core.flow import AgentFlowBase, EpisodeOver
 from agentr1_core.mdp import Group, StopReason, Trajectory
@@ -72,7 +72,7 @@ class Rollouts:
 
     Args:
         flow: How an episode is played.
-        policy: The model in training.
+        policy: The model in training; a ``ChatPolicy`` only plays.
         others: Further models by name, for flows that use several.
         reward: Rewards on finished trajectories.
         limits: What an episode may use.
@@ -86,9 +86,9 @@ class Rollouts:
     def __init__(
         self,
         flow: AgentFlowBase,
-        policy: Policy,
+        policy: Policy | ChatPolicy,
         *,
-        others: Mapping[str, Policy] | None = None,
+        others: Mapping[str, Policy | ChatPolicy] | None = None,
         reward: RewardSum | None = None,
         limits: RolloutLimits | None = None,
         concurrency: int = 256,
@@ -118,7 +118,8 @@ class Rollouts:
             for policy in self._policies.values():
                 stack.push_async_callback(policy.engine.close)
                 await policy.engine.start()
-                policy.engine.require(logprobs=True)
+                if isinstance(policy, Policy):
+                    policy.engine.require(logprobs=True)
             if self.tools is not None:
                 await self.tools.start()
                 stack.push_async_callback(self.tools.close)
@@ -194,7 +195,7 @@ class Rollouts:
 
     async def _gated(self, gate: asyncio.Semaphore, play: Play, training: bool) -> Trajectory:
         async with gate:
-            trajectory = await self.play(play.task, play.group_id, play.member)
+            trajectory = _checked(await self.play(play.task, play.group_id, play.member))
         if self.hooks is not None:
             for step in trajectory.steps if training else ():
                 self.hooks.agentr1_step(step=step, trajectory_id=trajectory.id)
@@ -271,7 +272,6 @@ class Rollouts:
 
 def _group(id: str, task: Task, played: Sequence[Trajectory], least: int) -> Group:
     """Usable and failed trajectories apart; too few usable ones fail with the group."""
-    played = [_checked(trajectory) for trajectory in played]
     usable = tuple(trajectory for trajectory in played if not trajectory.stop_reason.is_failure)
     failed = tuple(trajectory for trajectory in played if trajectory.stop_reason.is_failure)
     if len(usable) < least:

@@ -53,6 +53,21 @@ class RunFolder:
         return self.path / "report.html"
 
     @property
+    def evaluation(self) -> Path:
+        """Of ``agentr1 eval``: what is evaluated."""
+        return self.path / "evaluation.json"
+
+    @property
+    def results(self) -> Path:
+        """Of ``agentr1 eval``: one JSON object for each finished episode."""
+        return self.path / "results.jsonl"
+
+    @property
+    def tasks(self) -> Path:
+        """Of ``agentr1 eval``: one line for each task."""
+        return self.path / "tasks.csv"
+
+    @property
     def is_only_begun(self) -> bool:
         """Whether it holds nothing but what every run writes before it starts."""
         kept = [entry for entry in self.path.rglob("*") if entry.is_file() and entry != self.config]
@@ -75,9 +90,7 @@ class RunFolder:
         """
         wanted = path or Path(config.run.dir) / config.run.name
         if resume:
-            folder = cls(path or _newest(wanted))
-            if not folder.config.is_file():
-                raise ConfigError(f"There is no run to resume in '{folder.path}'.", "Run without --resume first.")
+            folder = cls.existing(config, path=path)
         else:
             folder = cls(wanted if path is not None or overwrite else _free(wanted))
             if overwrite:
@@ -89,6 +102,18 @@ class RunFolder:
                 )
         folder.path.mkdir(parents=True, exist_ok=True)
         folder.config.write_text(dump(config), encoding="utf-8")
+        return folder
+
+    @classmethod
+    def existing(cls, config: RunConfig, *, path: Path | None = None) -> RunFolder:
+        """The folder of an earlier run of this name (the newest), or exactly ``path``; nothing is written.
+
+        Raises:
+            ConfigError: There is no run.
+        """
+        folder = cls(path or _newest(Path(config.run.dir) / config.run.name))
+        if not folder.config.is_file():
+            raise ConfigError(f"There is no run to resume in '{folder.path}'.", "Run without --resume first.")
         return folder
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
@@ -106,6 +131,10 @@ class RunFolder:
         """The trajectories kept so far, in order."""
         return _read_lines(self.trajectories)
 
+    def read_results(self) -> list[dict[str, Any]]:
+        """The episodes of an evaluation so far, in the order in which they ended."""
+        return _read_lines(self.results)
+
     def read_summary(self) -> dict[str, Any]:
         """What the run achieved; empty before its end."""
         return dict(json.loads(self.summary.read_text(encoding="utf-8"))) if self.summary.is_file() else {}
@@ -114,7 +143,8 @@ class RunFolder:
         """Remove what runs write, and nothing else that may lie there."""
         import shutil
 
-        for file in (self.metrics, self.trajectories, self.summary, self.report):
+        written = (self.metrics, self.trajectories, self.summary, self.report)
+        for file in (*written, self.evaluation, self.results, self.tasks):
             file.unlink(missing_ok=True)
         for name in ("checkpoint", "base_model", "tensorboard", "trainer", "warm_start"):
             if (self.path / name).is_dir():
@@ -202,19 +232,20 @@ def trajectory_row(trajectory: Trajectory, *, update: int, phase: str) -> dict[s
         "stop_reason": trajectory.stop_reason.value,
         "error": trajectory.error,
         "seconds": round(trajectory.seconds, 3),
-        "tokens": trajectory.n_sampled,
+        "tokens": trajectory.n_tokens,
+        "trainable": trajectory.is_trainable,
         "task": dict(trajectory.task),
         "steps": [_step_row(step) for step in trajectory.steps],
     }
 
 
 def _step_row(step: Step) -> dict[str, Any]:
-    ids = step.observation.prompt_ids
     return {
         "seen": list(step.observation.messages),
-        "prompt_tokens": 0 if ids is None else len(ids),
+        "prompt_tokens": step.n_prompt,
         "continued": step.continued,
         "text": step.action.text,
+        "sampled_tokens": step.action.n_sampled,
         "token_ids": step.action.token_ids.tolist(),
         "logprobs": [round(float(value), 4) for value in step.action.logprobs],
         "finish_reason": step.action.finish_reason.value,
@@ -231,7 +262,27 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
+def whole_lines(path: Path) -> None:
+    """Cut off the line that a killed process left half written, so that more can be appended."""
+    if not path.is_file():
+        return
+    with path.open("rb+") as file:
+        end = file.seek(0, 2)
+        position = end
+        while position > 0:
+            start = max(0, position - 65536)
+            file.seek(start)
+            found = file.read(position - start).rfind(b"\n")
+            if found >= 0:
+                position = start + found + 1
+                break
+            position = start
+        if position < end:
+            file.truncate(position)
+
+
 def _read_lines(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of a file, one a line; a last line that was cut off is left out."""
     if not path.is_file():
         return []
     lines: Sequence[str] = path.read_text(encoding="utf-8").splitlines()

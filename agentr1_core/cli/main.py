@@ -87,6 +87,44 @@ def create_app() -> typer.Typer:
         with _interruptible():
             command(run, ctx.obj, n=n, split=split, run_dir=run_dir)
 
+    @app.command("eval", context_settings=_PASS_THROUGH)
+    def evaluate(
+        ctx: typer.Context,
+        run: RunArguments,
+        split: Annotated[str, typer.Option("--split", help="eval, train, or another of the recipe or data.")] = "eval",
+        k: Annotated[int, typer.Option("-k", "--attempts", min=1, help="Attempts at each task, for pass@k.")] = 1,
+        limit: Annotated[Optional[int], typer.Option("--limit", min=1, help="Tasks at most; by default all.")] = None,  # noqa: UP045
+        resume: Annotated[bool, typer.Option("--resume", help="Play what is missing in the last evaluation.")] = False,
+        overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier evaluation.")] = False,
+        run_dir: Annotated[Optional[Path], typer.Option("--run-dir", help="Use exactly this folder.")] = None,  # noqa: UP045
+        group_by: Annotated[Optional[str], typer.Option("--group-by", help="Column that groups tasks.")] = None,  # noqa: UP045
+        trajectories: Annotated[bool, typer.Option(help="Keep what was seen and said, step by step.")] = True,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programmes.")] = False,
+    ) -> None:
+        """Measure success on all tasks of a split, with intervals; exit code 1 if an episode failed."""
+        _quieten_libraries()
+        from rich.console import Console
+
+        from agentr1_core.cli.eval import Wanted
+        from agentr1_core.cli.eval import evaluate as command
+
+        wanted = Wanted(
+            split=split,
+            k=k,
+            limit=limit,
+            group_by=group_by,
+            resume=resume,
+            overwrite=overwrite,
+            run_dir=run_dir,
+            as_json=as_json,
+            trajectories=trajectories,
+            console=Console(stderr=as_json),
+        )
+        with _interruptible():
+            whole = command(run, ctx.obj, wanted)
+        if not whole:
+            raise typer.Exit(1)
+
     @app.command(context_settings=_PASS_THROUGH)
     def certify(
         ctx: typer.Context,

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from agentr1_core.blocking import BlockingLoop
-from agentr1_core.cli.arguments import split_arguments
 from agentr1_core.cli.show import show_trajectory
-from agentr1_core.config import RunConfig, load_config
+from agentr1_core.cli.trained import load_trained
+from agentr1_core.config import RunConfig
 from agentr1_core.errors import ConfigError
 from agentr1_core.job import RolloutJob, build_rollouts
 from agentr1_core.metrics import describe_collection
@@ -34,11 +34,7 @@ def rollout(
     """
     if split not in ("eval", "train"):
         raise ConfigError(f"--split is '{split}'.", "Say eval or train.")
-    run, overrides = split_arguments(arguments)
-    trained = Path(run) / "checkpoint"
-    if trained.is_dir() and not any(key == "model" for key, _ in overrides):
-        overrides.append(("model", str(trained)))
-    config = load_config(run, overrides, plugins)
+    config = load_trained(arguments, plugins)
     config = config.model_copy(update={"run": config.run.model_copy(update={"name": f"{config.run.name}-rollout"})})
     folder = RunFolder.create(config, path=run_dir)
     job = build_rollouts(config, plugins, folder.path, split=split)

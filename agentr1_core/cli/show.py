@@ -11,7 +11,7 @@ from rich.panel import Panel
 from rich.rule import Rule
 from rich.text import Text
 
-from agentr1_core.mdp import Message, Step, Trajectory
+from agentr1_core.mdp import Action, Message, Step, Trajectory
 
 #: Colour of a message by its role.
 _ROLE_STYLES = {"system": "dim", "user": "cyan", "assistant": "magenta", "tool": "yellow"}
@@ -38,13 +38,11 @@ def show_trajectory(console: Console, trajectory: Trajectory) -> None:
 def _step(step: Step, shown: tuple[Message, ...]) -> RenderableType:
     messages = step.observation.messages
     appended = bool(shown) and messages[: len(shown)] == shown
-    parts: list[RenderableType] = [_heading(f"saw {len(step.prompt_ids)} tokens" + (", continued" if appended else ""))]
+    parts: list[RenderableType] = [_heading(f"saw {step.n_prompt} tokens" + (", continued" if appended else ""))]
     parts += _messages(messages[len(shown) :] if appended else messages)
-    mean = float(np.mean(step.action.logprobs)) if len(step.action) else 0.0
-    parts.append(
-        _heading(f"sampled {len(step.action)} tokens, mean log-prob {mean:.2f}, {step.action.finish_reason.value}")
-    )
-    parts.append(Text(step.action.text or "(nothing)", style="bold"))
+    mean = f", mean log-prob {np.mean(step.action.logprobs):.2f}" if len(step.action) else ""
+    parts.append(_heading(f"sampled {step.action.n_sampled} tokens{mean}, {step.action.finish_reason.value}"))
+    parts.append(Text(_said(step.action) or "(nothing)", style="bold"))
     for failure in step.action.parse_failures:
         parts.append(Text(f"did not parse: {failure.explain()}", style="red"))
     if step.feedback and step.next_observation is not None:
@@ -53,6 +51,13 @@ def _step(step: Step, shown: tuple[Message, ...]) -> RenderableType:
     if step.reward is not None:
         parts.append(_heading(f"rewarded {step.reward:g}"))
     return Panel(Group(*parts), title=f"step {step.index + 1}", title_align="left", border_style="dim")
+
+
+def _said(action: Action) -> str:
+    """The text, with the calls where they are no part of it: those of a chat endpoint."""
+    calls = () if action.trainable else action.tool_calls
+    told = (json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False) for call in calls)
+    return "\n".join([*filter(None, [action.text]), *told])
 
 
 def _heading(text: str) -> Text:

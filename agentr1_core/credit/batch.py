@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agentr1_core.errors import EnvError, RewardError
+from agentr1_core.errors import DataError, EnvError, RewardError
 from agentr1_core.mdp import Group, Step, Trajectory
 
 Floats = NDArray[np.float64]
@@ -92,6 +92,7 @@ class CreditBatch:
 
         Raises:
             RewardError: A reward is NaN, infinite or no number; names the trajectory and the step.
+            DataError: The tokens of a step are not known.
             EnvError: A trajectory has no steps, its step indices are not 0..n-1, or its id occurs twice in a group.
         """
         keys: list[str] = []
@@ -230,9 +231,10 @@ class CreditBatch:
 
 
 def ordered_steps(trajectory: Trajectory) -> list[Step]:
-    """The steps by index, checked to be 0..n-1 without gap or repetition.
+    """The steps by index, checked to be 0..n-1 without gap or repetition, and to be of known tokens.
 
     Raises:
+        DataError: A step came as text, without the ids of its tokens.
         EnvError: There are no steps, or an index is missing or occurs twice.
     """
     steps = sorted(trajectory.steps, key=lambda step: step.index)
@@ -247,6 +249,13 @@ def ordered_steps(trajectory: Trajectory) -> list[Step]:
             f"Trajectory '{trajectory.id}' has the step indices {indices}; they must be 0..{len(steps) - 1}.",
             "Number the steps of a trajectory in the order in which they happened.",
         )
+    for step in steps:
+        if not step.action.trainable:
+            raise DataError(
+                f"Trajectory '{trajectory.id}', step {step.index}: its tokens are not known, since a chat endpoint "
+                "answered in text; it cannot be trained.",
+                "Collect with an engine that gives token ids, such as `transformers` or `vllm`.",
+            )
     return steps
 
 

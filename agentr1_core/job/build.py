@@ -16,7 +16,7 @@ from agentr1_core.credit import ESTIMATORS
 from agentr1_core.engine import SamplingParams
 from agentr1_core.episode import RolloutLimits
 from agentr1_core.job.material import find_model, find_warm_start, load_train_and_eval
-from agentr1_core.job.offers import build, check_settings, find
+from agentr1_core.job.offers import build, check_settings, find, refuse_chat_engine
 from agentr1_core.job.play import build_flow, build_reward, build_tools
 from agentr1_core.recipe import Recipe
 
@@ -39,6 +39,7 @@ def build_job(config: RunConfig, plugins: PluginManager, run_dir: Path, *, resum
         PluginError: A name is not on offer or cannot be imported.
     """
     engine = find(plugins, "engine", config.engine.name, "engine.name")
+    refuse_chat_engine(engine, config.engine.name)
     check_settings(engine, config.engine.settings, "engine")
     backend = find(plugins, "backend", config.backend.name, "backend.name")
     check_settings(backend, config.backend.settings, "backend")

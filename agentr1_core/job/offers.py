@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
+from agentr1_core.chat_engine import ChatEngine
 from agentr1_core.config.explain import explain, nearest_keys
 from agentr1_core.errors import AgentR1Error, ConfigError, PluginError
 from agentr1_core.plugins.discovery import extra_named, extras
@@ -101,6 +102,20 @@ def build(offer: Any, settings: Mapping[str, Any], key: str) -> Any:
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"`{key}`: {offer.__name__} refuses its settings: {error}", f"Mend `{key}`.") from error
+
+
+def is_chat_engine(engine: Any) -> bool:
+    """Whether a class answers in text, without token ids."""
+    return isinstance(engine, type) and issubclass(engine, ChatEngine)
+
+
+def refuse_chat_engine(engine: Any, name: str) -> None:
+    """Raise ``PluginError`` for an engine whose answers cannot be trained."""
+    if is_chat_engine(engine):
+        raise PluginError(
+            f"`engine.name`: '{name}' answers in text, without the token ids that training needs.",
+            "Train with an engine that gives them, such as `transformers` or `vllm`; use this one with `agentr1 eval`.",
+        )
 
 
 def build_engine(engine: Any, given: Mapping[str, Any], *, model: str, run_dir: Path) -> Any:

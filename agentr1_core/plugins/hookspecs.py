@@ -36,7 +36,7 @@ Offers = Mapping[str, Any]
 
 @hookspec
 def agentr1_engines() -> Offers:
-    """Inference engines: subclasses of ``InferenceEngine``."""
+    """Engines: subclasses of ``InferenceEngine``, or of ``ChatEngine`` for those that only answer in text."""
 
 
 @hookspec

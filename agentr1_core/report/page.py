@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentr1_core.report.curves import draw_curves
+from agentr1_core.report.estimates import evaluation_tables
 from agentr1_core.report.steps import Shown, TokenTexts, choose, message_text, new_messages
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ def write_report(folder: RunFolder, *, shown: int = 4) -> Path:
         summary=summary,
         facts=_facts(summary, metrics),
         ledger=_ledger(summary, metrics),
+        tables=evaluation_tables(summary),
         curves=[(each.title, each.caption, Markup(each.svg)) for each in draw_curves(metrics)],
         trajectories=[_trajectory(each, texts) for each in choose(folder.read_trajectories(), shown)],
         config=folder.config.read_text(encoding="utf-8") if folder.config.is_file() else "",
@@ -106,15 +109,21 @@ def _step(steps: Sequence[Mapping[str, Any]], index: int, texts: TokenTexts) -> 
         "messages": [(message.get("role", ""), message_text(message)) for message in messages],
         "prompt_tokens": step.get("prompt_tokens", 0),
         "continued": step.get("continued", False),
-        "text": step["text"],
+        "text": _said(step),
         "tokens": texts.tokens(step),
-        "n_tokens": len(step.get("token_ids") or []),
+        "n_tokens": step.get("sampled_tokens", len(step.get("token_ids") or [])),
         "finish_reason": step.get("finish_reason", ""),
         "parse_failures": [str(each).replace("_", " ") for each in step.get("parse_failures", ())],
         "rewritten": rewritten,
         "feedback": [(message.get("role", ""), message_text(message)) for message in step["feedback"]],
         "reward": step["reward"],
     }
+
+
+def _said(step: Mapping[str, Any]) -> str:
+    """The text of an action, with its calls where they are no part of it: those of a chat endpoint."""
+    calls = () if step.get("token_ids") else step.get("tool_calls", ())
+    return "\n".join([*filter(None, [step["text"]]), *(json.dumps(call, ensure_ascii=False) for call in calls)])
 
 
 def _duration(seconds: float) -> str:

@@ -20,9 +20,11 @@ from agentr1_core.errors import PluginError
 from agentr1_core.job import build_job
 from agentr1_core.job.build import find_recipe
 from agentr1_core.job.material import find_model, load_train_and_eval
+from agentr1_core.job.offers import is_chat_engine
 from agentr1_core.job.play import build_flow, build_tools
 from agentr1_core.plugins import PluginManager
 from agentr1_core.testing.backend_kit import BackendKit
+from agentr1_core.testing.chat_engine_kit import ChatEngineKit
 from agentr1_core.testing.engine_kit import EngineKit
 from agentr1_core.testing.env_kit import EnvKit
 from agentr1_core.testing.example_arguments import example_calls
@@ -197,6 +199,8 @@ def _env_kit(offered: Offered) -> type:
 
 def _engine_kit(offered: Offered) -> type:
     config, target = offered.needs_run(), offered.target
+    if is_chat_engine(target):
+        return _chat_engine_kit(offered, config)
     folder = Path(tempfile.mkdtemp(prefix="agentr1-kit-"))
     model = find_model(config, find_recipe(config, offered.plugins), folder)
     own = config.engine.settings if config.engine.name == offered.name else {}
@@ -208,6 +212,22 @@ def _engine_kit(offered: Offered) -> type:
             return target(**settings) if settings_model is None else target(settings_model(**settings))
 
     return InstalledEngine
+
+
+def _chat_engine_kit(offered: Offered, config: RunConfig) -> type:
+    target = offered.target
+    if config.engine.name != offered.name:
+        raise PluginError(
+            f"The run file plays with the engine '{config.engine.name}', not '{offered.name}'.",
+            "Name a run file whose `engine` says which service to ask.",
+        )
+    settings, settings_model = config.engine.settings, getattr(target, "Settings", None)
+
+    class InstalledChatEngine(ChatEngineKit):
+        def make_engine(self) -> Any:
+            return target(**settings) if settings_model is None else target(settings_model(**settings))
+
+    return InstalledChatEngine
 
 
 def _backend_kit(offered: Offered) -> type:

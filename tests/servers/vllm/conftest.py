@@ -89,6 +89,7 @@ def served(base, tmp_path_factory):
             block_size=BLOCK,
             kv_cache_gib=0.25,
             threads=1,
+            extra_args=("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),  # for tests of the chat endpoint
             run_dir=tmp_path_factory.mktemp("run"),
         )
     )
