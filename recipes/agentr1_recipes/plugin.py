@@ -10,13 +10,19 @@ agentr1_api_version = 1
 @hookimpl
 def agentr1_recipes() -> Mapping[str, str]:
     """Recipes by name."""
-    return {"quickstart": "agentr1_recipes.quickstart.recipe:Quickstart"}
+    return {
+        "quickstart": "agentr1_recipes.quickstart.recipe:Quickstart",
+        "alfworld": "agentr1_recipes.alfworld.recipe:Alfworld",
+        "household": "agentr1_recipes.household.recipe:Household",
+    }
 
 
 @hookimpl
 def agentr1_envs() -> Mapping[str, str]:
     """Environments by name."""
     return {
+        "alfworld": "agentr1_recipes.alfworld.env:AlfworldGames",
+        "household": "agentr1_recipes.household.env:HouseholdEnv",
         "adding": "agentr1_recipes.quickstart.env:AddingEnv",
         "gem": "agentr1_recipes.bridges.gem_env:GemEnv",
         "gymnasium": "agentr1_recipes.bridges.gymnasium_env:GymnasiumEnv",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 from agentr1_core.env import EnvSource
 from agentr1_core.errors import ConfigError, DataError, PluginError
@@ -58,6 +59,7 @@ class AlfworldGames(EnvSource):
                 f"`env`: processes {processes}, timeout_s {timeout_s} and wait_s {wait_s} must be above 0.",
                 "Leave them out for the defaults.",
             )
+        python = None if python is None else str(Path(python).expanduser())
         check_interpreter(python)
         self.pool = GamePool(PoolSettings(python=python, processes=processes, timeout_s=timeout_s, wait_s=wait_s))
 
@@ -83,6 +85,8 @@ def check_interpreter(python: str | None) -> None:
         PluginError: This interpreter has no ``alfworld``, or the one that is named is not there.
     """
     if python is None and importlib.util.find_spec("alfworld") is None:
-        raise PluginError("The environment 'alfworld' needs the package alfworld, which is not installed here.", INSTALL)
+        raise PluginError(
+            "The environment 'alfworld' needs the package alfworld, which is not installed here.", INSTALL
+        )
     if python is not None and shutil.which(python) is None:
         raise PluginError(f"`env.python`: there is no interpreter '{python}'.", INSTALL)

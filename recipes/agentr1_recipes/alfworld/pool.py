@@ -33,6 +33,8 @@ class PoolSettings:
     timeout_s: float = 120.0
     #: Seconds an episode may wait for a process.
     wait_s: float = 240.0
+    #: Games after which a process is replaced, since TextWorld keeps memory of every game it loads.
+    games_per_process: int = 25
     #: Whether views come with what ALFWorld's expert would do.
     expert: bool = False
 
@@ -44,6 +46,8 @@ class _Slot:
         self.process: GameProcess | None = None
         self.game: str | None = None
         self.loading: asyncio.Task[Seen] | None = None
+        #: Games that its process has loaded.
+        self.n_loaded = 0
 
 
 class GamePool:
@@ -177,7 +181,10 @@ class GamePool:
             return await self.replace(slot, game)
 
     async def _load(self, slot: _Slot, game: str) -> Seen:
+        if slot.n_loaded >= self.settings.games_per_process and slot.process is not None:
+            await slot.process.end()
         process = await self._started(slot)
+        slot.n_loaded += 1
         return await process.load(game, self.settings.timeout_s, expert=self.settings.expert)
 
     async def _started(self, slot: _Slot) -> GameProcess:
@@ -190,6 +197,7 @@ class GamePool:
             raise EnvError("The pool of game processes is closed.")
         name = f"process-{next(self._numbers)}"
         python, timeout_s = self.settings.python, self.settings.timeout_s
+        slot.n_loaded = 0
         slot.process = GameProcess(python, Path(self._folder.name), name, start_timeout_s=timeout_s)
         await slot.process.start()
         return slot.process

@@ -55,14 +55,23 @@ class Alfworld(Recipe):
             if is_solvable(game):
                 chosen.append(game)
         return [
-            Task({"game": str(game.path), "task_type": game.task_type, "id": game.name}, f"alfworld {split} {game.name}")
+            Task(
+                {"game": str(game.path), "task_type": game.task_type, "id": game.name}, f"alfworld {split} {game.name}"
+            )
             for game in chosen
         ]
 
-    def base_model(self, folder: Path, seed: int) -> Path:
-        from agentr1_recipes.alfworld.tiny import write_alfworld_model
+    def demonstrations(self, size: int, seed: int) -> Sequence[Mapping[str, Any]]:
+        from agentr1_recipes.alfworld.demonstrations import read_demonstrations
 
-        return write_alfworld_model(folder, seed)
+        return read_demonstrations(size, seed)
+
+    def base_model(self, folder: Path, seed: int) -> Path:
+        from agentr1_recipes.alfworld.demonstrations import read_demonstrations
+        from agentr1_recipes.tiny import as_texts, write_tiny_model
+
+        texts = as_texts(read_demonstrations(600, 0))
+        return write_tiny_model(folder, texts, seed, hidden=96, layers=2, vocab_size=768, max_context=1024)
 
     @classmethod
     def run_files(cls) -> Mapping[str, Path]:

@@ -12,6 +12,7 @@ import json
 import lzma
 import os
 import re
+import shutil
 import sys
 import tempfile
 
@@ -31,18 +32,21 @@ class Player:
         self.wrappers = [alfred_tw_env.AlfredDemangler]
         self.expert_wrapper = alfred_tw_env.AlfredExpert
         self.env = None
+        self.folder = None
 
     def load(self, game, expert=False):
         if self.env is not None:
             self.env.close()
             self.env = None
+        if self.folder is not None:
+            self.folder.cleanup()
+        self.folder = tempfile.TemporaryDirectory()
         infos = self.textworld.EnvInfos(won=True, admissible_commands=True, facts=True)
         wrappers = list(self.wrappers)
         if expert:
             infos.extras.append("expert_plan")
             wrappers.append(self.expert_wrapper)
-        with playable(game) as path:
-            self.env = self.textworld.start(path, infos, wrappers=wrappers)
+        self.env = self.textworld.start(playable(game, self.folder.name), infos, wrappers=wrappers)
         return self.view(self.env.reset())
 
     def command(self, command):
@@ -64,29 +68,28 @@ class Player:
         }
 
 
-class playable:
-    """The path of a game that TextWorld can load: a bare problem is wrapped in the installed domain and grammar."""
+def playable(game, folder):
+    """The path of a game that TextWorld can load; a bare problem is wrapped and put into ``folder``.
 
-    def __init__(self, game):
-        self.game = game
-        self.made = None
-
-    def __enter__(self):
-        if self.game.endswith(".tw-pddl"):
-            if not os.path.isfile(self.game):
-                raise FileNotFoundError(self.game)
-            return self.game
-        opener = lzma.open if self.game.endswith(".xz") else open
-        with opener(self.game, "rt", encoding="utf-8") as source:
-            wrapped = wrap(json.load(source))
-        with tempfile.NamedTemporaryFile("w", suffix=".tw-pddl", delete=False, encoding="utf-8") as target:
-            json.dump(wrapped, target)
-        self.made = target.name
-        return self.made
-
-    def __exit__(self, *_):
-        if self.made is not None:
-            os.remove(self.made)
+    Beside a game lies ``traj_data.json``, which says the task to ALFWorld's expert; a bare problem may say it itself.
+    """
+    if game.endswith(".tw-pddl"):
+        if not os.path.isfile(game):
+            raise FileNotFoundError(game)
+        return game
+    opener = lzma.open if game.endswith(".xz") else open
+    with opener(game, "rt", encoding="utf-8") as source:
+        problem = json.load(source)
+    beside = os.path.join(os.path.dirname(game), "traj_data.json")
+    if os.path.isfile(beside):
+        shutil.copy(beside, folder)
+    elif "pddl_params" in problem:
+        with open(os.path.join(folder, "traj_data.json"), "w", encoding="utf-8") as target:
+            json.dump({"task_type": problem["task_type"], "pddl_params": problem["pddl_params"]}, target)
+    path = os.path.join(folder, "game.tw-pddl")
+    with open(path, "w", encoding="utf-8") as target:
+        json.dump(wrap(problem), target)
+    return path
 
 
 def wrap(problem):

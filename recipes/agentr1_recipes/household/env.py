@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from agentr1_core.env import AgentEnv, StepResult
-from agentr1_core.errors import DataError
 from agentr1_core.mdp import Action, Observation
 from agentr1_core.task import Task
 from agentr1_recipes.household.game import HouseholdGame
-from agentr1_recipes.household.house import build_house
+from agentr1_recipes.household.house import house_of
 from agentr1_recipes.textgame.env import SYSTEM_PROMPT, GameRules, TextGameEnv
 
 
@@ -45,11 +44,7 @@ class HouseholdEnv(AgentEnv):
         return {} if self._playing is None else dict(self._playing.counters)
 
     async def reset(self, task: Task) -> Observation:
-        missing = [column for column in ("layout", "placement", "task_type") if column not in task]
-        if missing:
-            raise DataError(f"{task.where}: column '{missing[0]}' is missing.", "Take tasks of the recipe `household`.")
-        size = {column: int(task[column]) for column in ("receptacles", "objects") if column in task}
-        house = build_house(str(task["layout"]), str(task["placement"]), task["task_type"], **size)
+        house = house_of(task)
         self._playing = TextGameEnv(HouseholdGame(house), self.rules, house.task_type)
         return await self._playing.reset(task)
 

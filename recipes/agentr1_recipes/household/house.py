@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentr1_core.errors import ConfigError
+from agentr1_core.errors import ConfigError, DataError
+from agentr1_core.task import Task
 from agentr1_recipes.household.catalogue import APPLIANCES, FURNITURE, ROOMS, THINGS
 
 #: The task types by the name that ALFWorld has for such tasks; the value is the ability they need.
@@ -97,6 +98,19 @@ def build_house(
     drawn = [goal.thing, *rng.choices([thing for thing, where in homes.items() if where], k=objects - 1)]
     places = {name: rng.choice(homes[kind(name)]) for name in _numbered(sorted(drawn))}
     return House(room, tuple(furniture), places, goal, task_type)
+
+
+def house_of(task: Task) -> House:
+    """The house that a row describes: ``layout``, ``placement``, ``task_type``, ``receptacles``, ``objects``.
+
+    Raises:
+        DataError: A column is missing.
+    """
+    missing = [column for column in ("layout", "placement", "task_type") if column not in task]
+    if missing:
+        raise DataError(f"{task.where}: column '{missing[0]}' is missing.", "Take tasks of the recipe `household`.")
+    size = {column: int(task[column]) for column in ("receptacles", "objects") if column in task}
+    return build_house(str(task["layout"]), str(task["placement"]), task["task_type"], **size)
 
 
 def _furnish(rng: random.Random, ability: str | None, wanted: int) -> tuple[str, Sequence[str]]:

@@ -10,9 +10,11 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from agentr1_core.env import AgentEnv, StepResult
 from agentr1_core.errors import ConfigError
-from agentr1_core.mdp import Action, Message, Observation
+from agentr1_core.mdp import Action, Message, Observation, token_array
 from agentr1_core.task import Task
 from agentr1_recipes.textgame.command import read_command
 from agentr1_recipes.textgame.game import TextGame, View
@@ -77,6 +79,11 @@ class TextGameEnv(AgentEnv):
         """Answers without a command, commands that do nothing, and games and wins of the task's type."""
         return dict(self._counters)
 
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """The commands that do something now."""
+        return self._view.commands
+
     async def reset(self, task: Task) -> Observation:
         self._turns = 0
         self._view = await self.game.begin()
@@ -130,3 +137,9 @@ class TextGameEnv(AgentEnv):
 
 def _user(content: str) -> Message:
     return {"role": "user", "content": content}
+
+
+def say(command: str) -> Action:
+    """A command as the action of a model; its tokens are made up, so it cannot be trained on."""
+    message: Message = {"role": "assistant", "content": command}
+    return Action(token_array([0]), np.zeros(1, dtype=np.float32), command, message)
