@@ -49,9 +49,9 @@ class Scene:
 
     def __init__(self, number, rng):
         self.number = number
-        with open(os.path.join(LAYOUTS, "FloorPlan%d-objects.json" % number)) as source:
+        with open(os.path.join(LAYOUTS, f"FloorPlan{number}-objects.json")) as source:
             self.kinds_seen = set(json.load(source))
-        with open(os.path.join(LAYOUTS, "FloorPlan%d-openable.json" % number)) as source:
+        with open(os.path.join(LAYOUTS, f"FloorPlan{number}-openable.json")) as source:
             stands = json.load(source)
         self.kind = {}
         self.spot = {}
@@ -68,7 +68,7 @@ class Scene:
     def add(self, name, kind, stand):
         x, z, turn, tilt = stand
         self.kind[name] = kind
-        self.spot[name] = "loc|%d|%d|%d|%d" % (x * 4, z * 4, turn // 90, tilt)
+        self.spot[name] = f"loc|{int(x * 4)}|{int(z * 4)}|{turn // 90}|{tilt}"
 
     def that_hold(self, thing, avoid=""):
         return sorted(name for name, kind in self.kind.items() if thing in HOLDS.get(kind, ()) and kind != avoid)
@@ -76,11 +76,11 @@ class Scene:
 
 def at_random(kind, rng):
     """A name as the simulator gives it, with made-up coordinates."""
-    return kind + "".join("|%+06.2f" % rng.uniform(-4, 4) for _ in range(3))
+    return kind + "".join(f"|{rng.uniform(-4, 4):+06.2f}" for _ in range(3))
 
 
 def draw_goal(scene, task, rng):
-    """What to find and where to take it (or the lamp to look at it under), or ``None`` if the scene has no such goal."""
+    """What to find and where to take it (or the lamp to see it by), or ``None`` if the scene has no such goal."""
     things = sorted(scene.kinds_seen & MOVABLE_OBJECTS)
     kinds = sorted(set(scene.kind.values()))
     if task == "look_at_obj_in_light":
@@ -124,38 +124,36 @@ def write_problem(scene, task, goal, placed, name, rng):
     """The PDDL problem as a text."""
     thing, target, lamp = goal
     kinds = {kind for kind, _ in placed.values()}
-    start = "loc|%d|%d|%d|30" % (rng.randint(-8, 8), rng.randint(-8, 8), rng.randrange(4))
+    start = f"loc|{rng.randint(-8, 8)}|{rng.randint(-8, 8)}|{rng.randrange(4)}|30"
     objects = ["agent1 # agent"]
-    objects += ["%sType # otype" % kind for kind in sorted(kinds | {thing})]
-    objects += ["%sType # rtype" % kind for kind in sorted(set(scene.kind.values()))]
-    objects += ["%s # object" % each for each in sorted(placed)]
-    objects += ["%s # receptacle" % each for each in sorted(scene.kind)]
-    objects += ["%s # location" % each for each in sorted({*scene.spot.values(), start})]
-    facts = ["atLocation agent1 %s" % start]
+    objects += [f"{kind}Type # otype" for kind in sorted(kinds | {thing})]
+    objects += [f"{kind}Type # rtype" for kind in sorted(set(scene.kind.values()))]
+    objects += [f"{each} # object" for each in sorted(placed)]
+    objects += [f"{each} # receptacle" for each in sorted(scene.kind)]
+    objects += [f"{each} # location" for each in sorted({*scene.spot.values(), start})]
+    facts = [f"atLocation agent1 {start}"]
     for each, kind in sorted(scene.kind.items()):
-        facts += ["receptacleType %s %sType" % (each, kind), "receptacleAtLocation %s %s" % (each, scene.spot[each])]
-        facts += ["openable %s" % each] if kind in constants.OPENABLE_CLASS_SET else []
+        facts += [f"receptacleType {each} {kind}Type", f"receptacleAtLocation {each} {scene.spot[each]}"]
+        facts += [f"openable {each}"] if kind in constants.OPENABLE_CLASS_SET else []
     for kind in sorted(set(scene.kind.values())):
-        facts += ["canContain %sType %sType" % (kind, each) for each in sorted(kinds & set(HOLDS.get(kind, ())))]
+        facts += [f"canContain {kind}Type {each}Type" for each in sorted(kinds & set(HOLDS.get(kind, ())))]
     for each, (kind, home) in sorted(placed.items()):
-        facts += ["objectType %s %sType" % (each, kind), "inReceptacle %s %s" % (each, home)]
-        facts += ["objectAtLocation %s %s" % (each, scene.spot[home])]
-        facts += ["pickupable %s" % each] if kind not in LAMPS else []
-        facts += ["isReceptacleObject %s" % each] if kind in constants.MOVABLE_RECEPTACLES_SET else []
+        facts += [f"objectType {each} {kind}Type", f"inReceptacle {each} {home}"]
+        facts += [f"objectAtLocation {each} {scene.spot[home]}"]
+        facts += [f"pickupable {each}"] if kind not in LAMPS else []
+        facts += [f"isReceptacleObject {each}"] if kind in constants.MOVABLE_RECEPTACLES_SET else []
         facts += [
-            "%s %s" % (ability, each)
-            for ability, group in ABILITIES.items()
-            if kind in constants.VAL_ACTION_OBJECTS[group]
+            f"{ability} {each}" for ability, group in ABILITIES.items() if kind in constants.VAL_ACTION_OBJECTS[group]
         ]
     asked = goal_library.gdict[task]["pddl"].format(obj=thing, recep=target, toggle=lamp, mrecep="")
-    lines = ["(define (problem %s)" % name, "(:domain alfred)", "(:objects", *objects, ")", "(:init"]
-    lines += ["(%s)" % fact for fact in facts] + [")"]
-    return "\n".join(lines + [asked]).translate(PDDL_NAMES)
+    lines = [f"(define (problem {name})", "(:domain alfred)", "(:objects", *objects, ")", "(:init"]
+    lines += [f"({fact})" for fact in facts] + [")"]
+    return "\n".join([*lines, asked]).translate(PDDL_NAMES)
 
 
 def draw_game(split, task, number):
     """One game, the same for the same arguments."""
-    rng = random.Random("alfworld/%s/%s/%s" % (split, task, number))
+    rng = random.Random(f"alfworld/{split}/{task}/{number}")
     scenes = constants.TEST_SCENE_NUMBERS if split == "valid_unseen" else constants.TRAIN_SCENE_NUMBERS
     rooms = {each for kind in constants.GOALS_VALID[task] for each in constants.SCENE_TYPE[kind]}
     while True:
@@ -165,12 +163,12 @@ def draw_game(split, task, number):
             continue
         thing, target, lamp = goal
         placed = draw_places(scene, task, goal, rng)
-        trial = "trial_%s_%04d" % (split, number)
+        trial = f"trial_{split}_{number:04d}"
         words = goal_library.gdict[task]["templates"][0].format(
             obj=thing.lower(), recep=target.lower(), toggle=lamp.lower(), mrecep=""
         )
         return {
-            "name": "%s-%s-None-%s-%d/%s" % (task, thing, target or lamp, scene.number, trial),
+            "name": f"{task}-{thing}-None-{target or lamp}-{scene.number}/{trial}",
             "goal": words,
             "task_type": task,
             "pddl_params": {

@@ -32,7 +32,7 @@ _DEADLINE_S = 300.0
 def draw(
     split: str, task_type: str, games: int, *, first: int = 0, python: str | None = None
 ) -> list[Mapping[str, Any]]:
-    """Games as mappings of ``name``, ``goal``, ``pddl_problem``, ``task_type`` and ``pddl_params``, not yet proved solvable.
+    """Games with ``name``, ``goal``, ``pddl_problem``, ``task_type`` and ``pddl_params``, not yet proved solvable.
 
     Raises:
         PluginError: The interpreter has no ALFWorld.

@@ -124,7 +124,7 @@ def serve():
         player = Player()
         say({"alfworld": version_of("alfworld"), "textworld": version_of("textworld")})
     except Exception as error:
-        say({"error": "%s: %s" % (type(error).__name__, error)})
+        say({"error": f"{type(error).__name__}: {error}"})
         return
     for line in sys.stdin:
         request = json.loads(line)
@@ -134,7 +134,7 @@ def serve():
             else:
                 say(player.command(request["command"]))
         except Exception as error:
-            say({"error": "%s: %s" % (type(error).__name__, error)})
+            say({"error": f"{type(error).__name__}: {error}"})
 
 
 if __name__ == "__main__":
