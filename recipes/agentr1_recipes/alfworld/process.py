@@ -64,13 +64,13 @@ class GameProcess:
             with self.log.open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
                     self.python,
-                    "-I",
+                    "-s",
                     str(WORKER),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=log,
                     limit=_LONGEST,
-                    env={**os.environ, "TMPDIR": str(self._folder), "OMP_NUM_THREADS": "1"},
+                    env=self._environment(),
                     start_new_session=True,  # Ctrl-C goes to the trainer, which ends its processes itself
                 )
         except OSError as error:
@@ -105,6 +105,11 @@ class GameProcess:
         transport = getattr(process, "_transport", None)
         if transport is not None:
             transport.close()
+
+    def _environment(self) -> dict[str, str]:
+        """The trainer's, without what points its Python elsewhere, and with sets in the same order every time."""
+        kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+        return kept | {"TMPDIR": str(self._folder), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
 
     async def _ask(self, request: Mapping[str, Any], timeout_s: float, what: str) -> Mapping[str, Any]:
         if not self.is_well or self._process is None or self._process.stdin is None:

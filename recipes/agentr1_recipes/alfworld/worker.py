@@ -11,6 +11,7 @@ import hashlib
 import json
 import lzma
 import os
+import random
 import re
 import shutil
 import sys
@@ -41,6 +42,7 @@ class Player:
         if self.folder is not None:
             self.folder.cleanup()
         self.folder = tempfile.TemporaryDirectory()
+        random.seed(0)  # the expert draws; a game must go the same way each time
         infos = self.textworld.EnvInfos(won=True, admissible_commands=True, facts=True)
         wrappers = list(self.wrappers)
         if expert:
@@ -138,4 +140,6 @@ def serve():
 
 
 if __name__ == "__main__":
+    # The modules beside this file are not for this interpreter.
+    sys.path[:] = [each for each in sys.path if os.path.abspath(each) != os.path.dirname(os.path.abspath(__file__))]
     serve()
