@@ -1,8 +1,8 @@
 """Deliberately poor demonstrations of the household game.
 
-They are moments of games that a careless player got into; half of what they say there is any command that does
-something, drawn blindly, and half is what the expert would do. They teach a fresh model to read what is seen and to say
-commands, and leave plenty to learn.
+They are moments of games that a careless player got into; two fifths of what they say is any command that does something,
+drawn blindly, and the rest is what the expert would do. They teach a fresh model to read what is seen and to say commands,
+and leave plenty to learn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentr1_recipes.household.house import house_of
 from agentr1_recipes.textgame.env import GameRules, TextGameEnv, say
 
 #: Share of moves, and of demonstrated commands, that are drawn blindly.
-SHARE_BLIND = 0.5
+SHARE_BLIND = 0.4
 
 
 def demonstrate(tasks: Sequence[Task], size: int, seed: int, rules: GameRules) -> list[dict[str, Any]]:
