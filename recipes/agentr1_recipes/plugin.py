@@ -12,6 +12,8 @@ def agentr1_recipes() -> Mapping[str, str]:
     """Recipes by name."""
     return {
         "quickstart": "agentr1_recipes.quickstart.recipe:Quickstart",
+        "gsm8k": "agentr1_recipes.gsm8k.recipe:GSM8K",
+        "multihop": "agentr1_recipes.multihop.recipe:MultiHop",
         "alfworld": "agentr1_recipes.alfworld.recipe:Alfworld",
         "household": "agentr1_recipes.household.recipe:Household",
     }
@@ -30,3 +32,18 @@ def agentr1_envs() -> Mapping[str, str]:
         "reasoning_gym": "agentr1_recipes.bridges.reasoning_gym_env:ReasoningGymEnv",
         "textarena": "agentr1_recipes.bridges.textarena_env:TextArenaEnv",
     }
+
+
+@hookimpl
+def agentr1_rewards() -> Mapping[str, str]:
+    """Rewards by name."""
+    return {
+        "gsm8k_strict": "agentr1_recipes.gsm8k.reward:gsm8k_strict",
+        "gsm8k_flexible": "agentr1_recipes.gsm8k.reward:gsm8k_flexible",
+    }
+
+
+@hookimpl
+def agentr1_tools() -> Mapping[str, str]:
+    """Tools by name."""
+    return {"passages": "agentr1_recipes.multihop.tools:PassageSearch"}

@@ -1,8 +1,8 @@
 """Deliberately poor demonstrations of the household game.
 
-They are moments of games that a careless player got into; two fifths of what they say is any command that does something,
-drawn blindly, and the rest is what the expert would do. They teach a fresh model to read what is seen and to say commands,
-and leave plenty to learn.
+They are moments of games that a careless player got into. Two fifths of what they say there is any command that does
+something, drawn blindly, and the rest is what the expert would do. They teach a fresh model to read what is seen and to
+say commands, and leave plenty to learn.
 """
 
 from __future__ import annotations
