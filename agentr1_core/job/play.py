@@ -35,10 +35,9 @@ GENERIC_LOOP = "agent_env_loop"
 class MakeEnv:
     """Builds the environment of one episode: the run file's settings, overlaid by the row's ``env_kwargs``.
 
-    A source has taken the settings already, and sees the whole row.
-
     Keys of ``env_kwargs`` that the environment's constructor does not take are left to its ``reset``, which sees the
-    whole row. A row's list ``tools`` chooses among the run's tools.
+    whole row. A row's list ``tools`` chooses among the run's tools. A source has its settings already, and sees the
+    whole row.
     """
 
     env: Callable[..., AgentEnv] | EnvSource

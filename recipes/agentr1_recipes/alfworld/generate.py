@@ -2,8 +2,8 @@
 
     python -m agentr1_recipes.alfworld.generate games --train 6 --seen 2 --unseen 2 --python ~/alfworld/bin/python
 
-Each game is drawn from its split, task type and number alone, so everybody gets the same; games that ALFWorld's own
-expert does not win in 50 turns are left out.
+Each game is drawn from its split, task type and number alone, so everybody gets the same. Games that ALFWorld's
+own expert does not win in 50 turns are left out; of the type pick_two_obj_and_place those are most.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentr1_core.errors import AgentR1Error, PluginError
+from agentr1_core.errors import AgentR1Error, DataError, PluginError
 from agentr1_recipes.alfworld.env import check_interpreter
 from agentr1_recipes.alfworld.games import TASK_TYPES, GameFile
 from agentr1_recipes.alfworld.oracle import play_games
 from agentr1_recipes.alfworld.process import INSTALL
 
 _DRAW = Path(__file__).with_name("draw_games.py")
+#: Games of one type that may be drawn and left out, beside the wanted ones.
+_MOST_DRAWN = 200
 #: Seconds for drawing some games.
 _DEADLINE_S = 300.0
 
@@ -67,6 +69,11 @@ def make_set(folder: Path, sizes: Mapping[str, int], *, python: str | None = Non
             kept: Sequence[GameFile] = ()
             first = 0
             while len(kept) < wanted:
+                if first >= _MOST_DRAWN + wanted:
+                    raise DataError(
+                        f"Of {first} games of type '{task_type}' ALFWorld's expert won {len(kept)}.",
+                        "Ask for fewer games.",
+                    )
                 n_missing = wanted - len(kept)
                 drawn = [
                     write(folder, split, game) for game in draw(split, task_type, n_missing, first=first, python=python)

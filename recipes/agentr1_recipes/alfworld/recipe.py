@@ -71,7 +71,7 @@ class Alfworld(Recipe):
         from agentr1_recipes.tiny import as_texts, write_tiny_model
 
         texts = as_texts(read_demonstrations(600, 0))
-        return write_tiny_model(folder, texts, seed, hidden=96, layers=2, vocab_size=768, max_context=1024)
+        return write_tiny_model(folder, texts, seed, hidden=96, heads=3, layers=2, vocab_size=768, max_context=1024)
 
     @classmethod
     def run_files(cls) -> Mapping[str, Path]:

@@ -71,7 +71,7 @@ class Household(Recipe):
 
         # All task types, so that the tokenizer is the same whatever the settings are.
         texts = as_texts(Household().demonstrations(600, 0))
-        return write_tiny_model(folder, texts, seed, hidden=96, layers=2, vocab_size=640, max_context=768)
+        return write_tiny_model(folder, texts, seed, hidden=96, heads=3, layers=2, vocab_size=640, max_context=768)
 
     @classmethod
     def run_files(cls) -> Mapping[str, Path]:

@@ -163,12 +163,12 @@ def test_splits_share_rooms_or_do_not_and_repeat():
     assert {task["task_type"] for task in train} == set(TASK_TYPES)
 
 
-def test_about_half_of_the_demonstrations_are_blind():
+def test_demonstrations_are_listed_commands_and_some_are_blind():
     rows = Household(["pick_and_place_simple"], 6, 3).demonstrations(400, 0)
     moves = [kind(row["completion"][0]["content"]) for row in rows]
     assert all(row["completion"][0]["content"] in row["prompt"][-1]["content"] for row in rows)
     idle = sum(row["completion"][0]["content"] in ("look", "inventory") for row in rows)
-    assert 20 < idle < 80  # two of about eleven commands, in half of the rows
+    assert 15 < idle < 70  # two of about eleven commands, in two fifths of the rows
     assert any(move.startswith("take") for move in moves)
 
 

@@ -21,8 +21,8 @@ def python():
 
 @pytest.fixture(scope="session")
 def own_games():
-    """One game of each type from the recipe's own training set."""
-    games = find_games(OWN_GAMES, "train")
+    """The recipe's own unseen games: one of each type."""
+    games = find_games(OWN_GAMES, "valid_unseen")
     return [next(game for game in games if game.task_type == each) for each in TASK_TYPES]
 
 

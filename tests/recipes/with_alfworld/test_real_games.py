@@ -87,7 +87,7 @@ def test_bare_problems_are_made_playable(python, tmp_path, own_games):
 def test_games_are_drawn_alike_everywhere(python, own_games, tmp_path):
     known = own_games[0]
     number = int(known.name[-4:])
-    again = write(tmp_path, "train", draw("train", known.task_type, 1, first=number, python=python)[0])
+    again = write(tmp_path, "train", draw("valid_unseen", known.task_type, 1, first=number, python=python)[0])
     assert again.name == known.name
     assert again.path.read_bytes() == known.path.read_bytes()
 
