@@ -3,7 +3,10 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +23,9 @@ def is_running(pid):
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return True
+    state = Path(f"/proc/{pid}/stat")
+    # Where nobody collects it, a process that has ended is still listed.
+    return not (state.is_file() and state.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 def with_pool(work, python, **settings):
@@ -154,3 +159,30 @@ def test_an_interpreter_without_alfworld_is_told_with_the_mend(python):
 
     with pytest.raises(PluginError, match=r"(?s)No module named.*pip install 'agentr1-recipes\[alfworld\]'"):
         asyncio.run(start())
+
+
+def test_processes_end_with_a_trainer_that_is_killed(python, own_games):
+    script = f"""
+import asyncio
+from agentr1_recipes.alfworld.pool import GamePool, PooledGame, PoolSettings
+
+async def play():
+    pool = GamePool(PoolSettings(python={python!r}, processes=1))
+    await pool.start()
+    await PooledGame(pool, {str(own_games[0].path)!r}).begin()
+    print(pool._slots[0].process._process.pid, flush=True)
+    await asyncio.sleep(3600)
+
+asyncio.run(play())
+"""
+    trainer = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    pid = int(trainer.stdout.readline())
+    assert is_running(pid)
+    trainer.kill()
+    trainer.wait()
+    trainer.stdout.close()
+    for _ in range(600):
+        if not is_running(pid):
+            break
+        time.sleep(0.1)
+    assert not is_running(pid)
