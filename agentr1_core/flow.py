@@ -7,7 +7,7 @@ with ``ctx.record`` what followed each action. The context renders, samples, kee
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentr1_core.env import ObservationLike, StepResult
@@ -66,6 +66,9 @@ class AgentFlowBase(ABC):
 
     async def start(self) -> None:
         """Called once before the first episode."""
+
+    def expect(self, tasks: Sequence[Task]) -> None:
+        """Told which tasks are played next, in order; it may prepare them, but must not wait."""
 
     async def close(self) -> None:
         """Called once after the last episode, on every path."""

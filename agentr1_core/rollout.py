@@ -172,6 +172,7 @@ class Rollouts:
         await self.start()
         start = time.monotonic()
         self._n_collected += training
+        self.flow.expect([play.task for play in plays])
         gate = asyncio.Semaphore(self._concurrency)
         try:
             async with asyncio.TaskGroup() as running:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentr1_core.config.schema import Env, Named, Reward, RunConfig
 from agentr1_core.context import ContextEnv, Rewrite
-from agentr1_core.env import AgentEnv
+from agentr1_core.env import AgentEnv, EnvSource
 from agentr1_core.env_loop import AgentEnvLoop
 from agentr1_core.errors import ConfigError, DataError, PluginError
 from agentr1_core.flow import AgentFlowBase, FlowContext, SingleStepFlow
@@ -36,22 +36,26 @@ class MakeEnv:
     """Builds the environment of one episode: the run file's settings, overlaid by the row's ``env_kwargs``.
 
     Keys of ``env_kwargs`` that the environment's constructor does not take are left to its ``reset``, which sees the
-    whole row. A row's list ``tools`` chooses among the run's tools.
+    whole row. A row's list ``tools`` chooses among the run's tools. A source has its settings already, and sees the
+    whole row.
     """
 
-    env: Callable[..., AgentEnv]
+    env: Callable[..., AgentEnv] | EnvSource
     settings: Mapping[str, Any] = field(default_factory=dict)
     tools: ToolBox | None = None
     context: Callable[..., Any] | None = None
     context_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, task: Task) -> AgentEnv:
-        row = {name: value for name, value in task.env_kwargs.items() if name != "tools" and accepts(self.env, name)}
-        arguments = {**self.settings, **row}
-        if accepts(self.env, "tools"):
-            arguments["tools"] = self._tools(task)
-        env = self.env(**arguments)
+        env = self.env.make(task) if isinstance(self.env, EnvSource) else self._build(self.env, task)
         return env if self.context is None else ContextEnv(env, self.context(**self.context_settings))
+
+    def _build(self, env: Callable[..., AgentEnv], task: Task) -> AgentEnv:
+        row = {name: value for name, value in task.env_kwargs.items() if name != "tools" and accepts(env, name)}
+        arguments = {**self.settings, **row}
+        if accepts(env, "tools"):
+            arguments["tools"] = self._tools(task)
+        return env(**arguments)
 
     def _tools(self, task: Task) -> ToolBox | Sequence[BaseTool]:
         box = self.tools or ToolBox([])
@@ -84,6 +88,10 @@ class FlowByRow(AgentFlowBase):
                 await flow.start()
                 started.push_async_callback(flow.close)
             self._closing = started.pop_all()
+
+    def expect(self, tasks: Sequence[Task]) -> None:
+        for flow in (self.default, *self.by_name.values()):
+            flow.expect([task for task in tasks if self.by_name.get(task.agent_name or "", self.default) is flow])
 
     async def close(self) -> None:
         await self._closing.aclose()
@@ -211,6 +219,14 @@ def _loop(
         if context is Rewrite and isinstance(settings.get("rewrite"), str):
             settings["rewrite"] = find(plugins, "context", settings["rewrite"], "context.rewrite")
         build(context, settings, "context")  # says now what would otherwise fail in every episode
+    if isinstance(offer, type) and issubclass(offer, EnvSource):
+        build(offer, named.settings, key)  # so that a wrong setting is told now
+
+        def make_loop() -> AgentFlowBase:
+            source: EnvSource = build(offer, named.settings, key)
+            return AgentEnvLoop(MakeEnv(source, {}, None, context, settings), source=source)
+
+        return make_loop
     make_env = MakeEnv(offer, named.settings, tools, context, settings)
     return lambda: AgentEnvLoop(make_env)
 

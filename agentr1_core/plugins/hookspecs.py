@@ -51,7 +51,7 @@ def agentr1_tools() -> Offers:
 
 @hookspec
 def agentr1_envs() -> Offers:
-    """Environments: subclasses of ``AgentEnv``."""
+    """Environments: subclasses of ``AgentEnv``, or of ``EnvSource`` where they share something."""
 
 
 @hookspec

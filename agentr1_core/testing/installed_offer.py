@@ -166,6 +166,22 @@ class _WithTools(EnvWrapper):
         await self._tools.close()
 
 
+class _WithSource(EnvWrapper):
+    """Opens the loop around an environment for one episode, as the collector does for all of them."""
+
+    def __init__(self, loop: Any, task: Task) -> None:
+        super().__init__(loop.make_env(task))
+        self._loop = loop
+
+    async def reset(self, task: Task) -> Any:
+        await self._loop.start()
+        return await super().reset(task)
+
+    async def close(self) -> None:
+        await super().close()
+        await self._loop.close()
+
+
 def _env_kit(offered: Offered) -> type:
     config, plugins = offered.needs_run(), offered.plugins
     named = config.env.name if config.env is not None else "tools"
@@ -179,7 +195,7 @@ def _env_kit(offered: Offered) -> type:
 
     class InstalledEnv(EnvKit):
         def make_env(self) -> AgentEnv:
-            env: AgentEnv = make_flow().make_env(task)
+            env: AgentEnv = _WithSource(make_flow(), task)
             return env if tools is None else _WithTools(env, tools)
 
         def task(self) -> dict[str, Any]:

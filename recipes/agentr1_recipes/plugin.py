@@ -14,6 +14,8 @@ def agentr1_recipes() -> Mapping[str, str]:
         "quickstart": "agentr1_recipes.quickstart.recipe:Quickstart",
         "gsm8k": "agentr1_recipes.gsm8k.recipe:GSM8K",
         "multihop": "agentr1_recipes.multihop.recipe:MultiHop",
+        "alfworld": "agentr1_recipes.alfworld.recipe:Alfworld",
+        "household": "agentr1_recipes.household.recipe:Household",
     }
 
 
@@ -21,6 +23,8 @@ def agentr1_recipes() -> Mapping[str, str]:
 def agentr1_envs() -> Mapping[str, str]:
     """Environments by name."""
     return {
+        "alfworld": "agentr1_recipes.alfworld.env:AlfworldGames",
+        "household": "agentr1_recipes.household.env:HouseholdEnv",
         "adding": "agentr1_recipes.quickstart.env:AddingEnv",
         "gem": "agentr1_recipes.bridges.gem_env:GemEnv",
         "gymnasium": "agentr1_recipes.bridges.gymnasium_env:GymnasiumEnv",
