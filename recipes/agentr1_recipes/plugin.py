@@ -10,7 +10,11 @@ agentr1_api_version = 1
 @hookimpl
 def agentr1_recipes() -> Mapping[str, str]:
     """Recipes by name."""
-    return {"quickstart": "agentr1_recipes.quickstart.recipe:Quickstart"}
+    return {
+        "papers": "agentr1_recipes.papers.recipe:Papers",
+        "quickstart": "agentr1_recipes.quickstart.recipe:Quickstart",
+        "webshop": "agentr1_recipes.webshop.recipe:WebShop",
+    }
 
 
 @hookimpl
@@ -21,6 +25,17 @@ def agentr1_envs() -> Mapping[str, str]:
         "gem": "agentr1_recipes.bridges.gem_env:GemEnv",
         "gymnasium": "agentr1_recipes.bridges.gymnasium_env:GymnasiumEnv",
         "openenv": "agentr1_recipes.bridges.openenv_env:OpenEnvEnv",
+        "papers": "agentr1_recipes.papers.env:PaperSearchEnv",
         "reasoning_gym": "agentr1_recipes.bridges.reasoning_gym_env:ReasoningGymEnv",
         "textarena": "agentr1_recipes.bridges.textarena_env:TextArenaEnv",
+        "webshop": "agentr1_recipes.webshop.env:WebShopEnv",
+    }
+
+
+@hookimpl
+def agentr1_rewards() -> Mapping[str, str]:
+    """Rewards on whole episodes, beside those of the environments, by name."""
+    return {
+        "paper_recall": "agentr1_recipes.papers.reward:paper_recall",
+        "webshop_success": "agentr1_recipes.webshop.reward:webshop_success",
     }
