@@ -1,7 +1,8 @@
 """A small corpus made up here, so that the recipe runs anywhere: papers that cite each other, and questions.
 
 For each question there are papers in its own words, which a search finds, and papers in the jargon of their field,
-which only references lead to. A survey cites them all; surveys of neighbouring questions cite papers that do not answer it.
+which only references lead to. A survey cites them all; surveys of neighbouring questions cite papers that do not
+answer it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Papers and questions from files: JSON Lines of papers, and of questions with the ids of their answers.
 
 Papers may be the works that OpenAlex serves (``referenced_works``, ``abstract_inverted_index``) or plain rows of
-``id``, ``title``, ``abstract``, ``year`` and ``references``. Questions are rows of ``question`` and ``answer_ids`` (or PaSa's
-``answer_arxiv_id``). A corpus without questions makes its own: a paper's title asks for what the paper cites.
+``id``, ``title``, ``abstract``, ``year`` and ``references``. Questions are rows of ``question`` and ``answer_ids`` (or
+PaSa's ``answer_arxiv_id``). A corpus without questions makes its own: a paper's title asks for what the paper cites.
 """
 
 from __future__ import annotations

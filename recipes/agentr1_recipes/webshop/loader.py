@@ -1,8 +1,8 @@
 """WebShop's catalogue and goals from its files, or the invented ones.
 
 A folder holds ``items_shuffle.json`` (also ``items_shuffle_1000.json``), ``items_ins_v2.json`` likewise, and for the
-goals that people wrote ``items_human_ins.json``; each may be gzipped. Files are read in a stream, since that of the full
-catalogue, 1.18 million products, is several GB.
+goals that people wrote ``items_human_ins.json``; each may be gzipped. Files are read in a stream, since that of the
+full catalogue, 1.18 million products, is several GB.
 """
 
 from __future__ import annotations
