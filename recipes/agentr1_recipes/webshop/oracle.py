@@ -27,6 +27,8 @@ def expert(goal: Goal, product: Product) -> Callable[[str], str]:
         product: The product that the goal was made from.
     """
     todo = [value for value in (_value(product, want) for want in goal.options) if value is not None]
+    # Brackets inside would end the action elsewhere, as in WebShop; and it has a product without a title.
+    title = re.sub(r"[\[\]\s]+", " ", product.title).strip() or product.query
     turned = 0
 
     def play(prompt: str) -> str:
@@ -39,7 +41,7 @@ def expert(goal: Goal, product: Product) -> Callable[[str], str]:
         if "next >" in can and turned < MOST_PAGES:
             turned += 1
             return "click[next >]"
-        return f"search[{product.title}]"
+        return f"search[{title}]"
 
     return play
 
