@@ -11,11 +11,13 @@ agentr1_api_version = 1
 def agentr1_recipes() -> Mapping[str, str]:
     """Recipes by name."""
     return {
-        "quickstart": "agentr1_recipes.quickstart.recipe:Quickstart",
-        "gsm8k": "agentr1_recipes.gsm8k.recipe:GSM8K",
-        "multihop": "agentr1_recipes.multihop.recipe:MultiHop",
         "alfworld": "agentr1_recipes.alfworld.recipe:Alfworld",
+        "gsm8k": "agentr1_recipes.gsm8k.recipe:GSM8K",
         "household": "agentr1_recipes.household.recipe:Household",
+        "multihop": "agentr1_recipes.multihop.recipe:MultiHop",
+        "papers": "agentr1_recipes.papers.recipe:Papers",
+        "quickstart": "agentr1_recipes.quickstart.recipe:Quickstart",
+        "webshop": "agentr1_recipes.webshop.recipe:WebShop",
     }
 
 
@@ -29,17 +31,21 @@ def agentr1_envs() -> Mapping[str, str]:
         "gem": "agentr1_recipes.bridges.gem_env:GemEnv",
         "gymnasium": "agentr1_recipes.bridges.gymnasium_env:GymnasiumEnv",
         "openenv": "agentr1_recipes.bridges.openenv_env:OpenEnvEnv",
+        "papers": "agentr1_recipes.papers.env:PaperSearchEnv",
         "reasoning_gym": "agentr1_recipes.bridges.reasoning_gym_env:ReasoningGymEnv",
         "textarena": "agentr1_recipes.bridges.textarena_env:TextArenaEnv",
+        "webshop": "agentr1_recipes.webshop.env:WebShopEnv",
     }
 
 
 @hookimpl
 def agentr1_rewards() -> Mapping[str, str]:
-    """Rewards by name."""
+    """Rewards on whole episodes, beside those of the environments, by name."""
     return {
-        "gsm8k_strict": "agentr1_recipes.gsm8k.reward:gsm8k_strict",
         "gsm8k_flexible": "agentr1_recipes.gsm8k.reward:gsm8k_flexible",
+        "gsm8k_strict": "agentr1_recipes.gsm8k.reward:gsm8k_strict",
+        "paper_recall": "agentr1_recipes.papers.reward:paper_recall",
+        "webshop_success": "agentr1_recipes.webshop.reward:webshop_success",
     }
 
 

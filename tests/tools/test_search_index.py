@@ -131,3 +131,11 @@ class TestSearchKeepsTheContract(ToolKit):
 
     def good_calls(self):
         return [{"query": "apples"}, {"query": ""}, {"query": "\u0000 OR *"}]
+
+
+def test_stems_are_compared_when_asked_for():
+    texts = ["the horses galloped", "a horse", "sheep"]
+    assert [row for row, _ in BM25(texts, None).rank("horse", 3)] == [1]
+    stemmed = BM25(texts, None, k1=0.9, b=0.4, stem=True)
+    assert {row for row, _ in stemmed.rank("horse galloping", 3)} == {0, 1}
+    assert stemmed.rank("horse galloping", 3)[0][0] == 0

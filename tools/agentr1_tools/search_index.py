@@ -32,25 +32,42 @@ class Ranker(Protocol):
 
 
 class BM25:
-    """BM25 (Robertson and Zaragoza 2009), as ``bm25s`` implements it: Lucene's variant with k1 = 1.5 and b = 0.75."""
+    """BM25 (Robertson and Zaragoza 2009) in Lucene's variant, as ``bm25s`` implements it.
 
-    def __init__(self, texts: Sequence[str], folder: Path | None) -> None:
+    Args:
+        texts: The passages.
+        folder: Where the index is kept; nowhere when ``None``. Other settings need another folder.
+        k1: How soon a repeated word stops counting.
+        b: How much long passages are held back, from 0 to 1.
+        stem: Compare the stems of English words (Porter 2).
+
+    Raises:
+        PluginError: ``stem`` is asked for and PyStemmer is not installed.
+    """
+
+    def __init__(
+        self, texts: Sequence[str], folder: Path | None, *, k1: float = 1.5, b: float = 0.75, stem: bool = False
+    ) -> None:
         import bm25s
 
+        self._stem = _english_stemmer() if stem else None
+
+        def index() -> Any:
+            built = bm25s.BM25(k1=k1, b=b)
+            built.index(_words(texts, self._stem), show_progress=_watched())
+            return built
+
         def build(into: Path) -> None:
-            index = bm25s.BM25()
-            index.index(_words(texts), show_progress=_watched())
-            index.save(str(into))
+            index().save(str(into))
 
         if folder is None:
-            self._index = bm25s.BM25()
-            self._index.index(_words(texts), show_progress=_watched())
+            self._index = index()
         else:
             self._index = bm25s.BM25.load(str(_once(folder / "bm25", build)), mmap=True)
         self._n = len(texts)
 
     def rank(self, query: str, k: int) -> list[Hit]:
-        words = [word for word in _words([query])[0] if word in self._index.vocab_dict]
+        words = [word for word in _words([query], self._stem)[0] if word in self._index.vocab_dict]
         if not words:
             return []
         found, scores = self._index.retrieve([words], k=min(k, self._n), show_progress=False)
@@ -146,7 +163,16 @@ def _once(folder: Path, build: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _words(texts: Sequence[str]) -> list[list[str]]:
+def _english_stemmer() -> Callable[[list[str]], list[str]]:
+    try:
+        from Stemmer import Stemmer
+    except ImportError as error:
+        raise PluginError(f"Stems need PyStemmer: {error}.", "pip install 'agentr1-tools[stem]'") from error
+    stems: Callable[[list[str]], list[str]] = Stemmer("english").stemWords
+    return stems
+
+
+def _words(texts: Sequence[str], stem: Callable[[list[str]], list[str]] | None = None) -> list[list[str]]:
     import bm25s
 
     words: list[list[str]] = bm25s.tokenize(
@@ -156,7 +182,7 @@ def _words(texts: Sequence[str]) -> list[list[str]]:
         return_ids=False,
         show_progress=_watched() and len(texts) > 1,
     )
-    return words
+    return words if stem is None else [stem(found) for found in words]
 
 
 def _watched() -> bool:

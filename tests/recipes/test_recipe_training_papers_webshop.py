@@ -1,0 +1,45 @@
+"""Both recipes train for a few updates with their own small model, and their run files are certified."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+#: Small enough for a test; the rest is the run file's own.
+SMALL = {
+    "papers": ["--algorithm.prompts_per_update", "4", "--data.eval_size", "4", "--data.train_size", "16"],
+    "webshop": ["--algorithm.prompts_per_update", "2", "--data.eval_size", "4", "--data.train_size", "16"],
+}
+BRIEFLY = [
+    "--warm_start.demonstrations",
+    "48",
+    "--warm_start.max_steps",
+    "6",
+    "--warm_start.per_device_train_batch_size",
+]
+
+
+def agentr1(*arguments):
+    command = [str(Path(sys.executable).with_name("agentr1")), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("recipe", SMALL)
+def test_a_few_updates_and_the_certificate(recipe, tmp_path):
+    folder = tmp_path / "run"
+    small = [*SMALL[recipe], *BRIEFLY, "8", "--algorithm.group_size", "4"]
+    agentr1("train", recipe, "--run-dir", str(folder), *small, "--algorithm.updates", "2", "--report.enabled", "false")
+    summary = json.loads((folder / "summary.json").read_text())
+    ledger = summary["ledger"]
+    assert summary["updates"] == 2
+    assert ledger["sampled"] == ledger["trained"] + ledger["masked"] + ledger["dropped"] > 0
+    updates = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert max(update["logprob_gap_max"] for update in updates) < 1e-4
+    assert sum(update["count/prompts/rerendered/rewritten"] for update in updates) > 0
+    model = ["--model", str(folder / "checkpoint")]
+    found = json.loads(agentr1("certify", recipe, *small, *model, "--json"))
+    assert found["passed"], found
