@@ -23,6 +23,8 @@ from agentr1_engine_vllm.weight_group import Meeting, TensorPlan
 
 #: Seconds for all members of a group to come, all of which run already.
 JOIN_S = 60.0
+#: Seconds for one side to say why it failed, after the other one has.
+OTHER_SIDE_S = 5.0
 
 
 class Broadcaster:
@@ -88,14 +90,14 @@ class Broadcaster:
         )
 
     async def _both(self, asked: Any, own: Any) -> tuple[Any, Any]:
-        """What the server's side and this one return. When either fails the other is not waited for: the group is
-        given up, which ends it."""
+        """What the server's side and this one return. When one fails the group is given up, which ends the other."""
         tasks = [asyncio.ensure_future(asked), asyncio.ensure_future(own)]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-            failed = [task for task in tasks if task.done() and task.exception() is not None]
-            if failed:
-                raise _as_engine_error(self._client.url, failed)
+            if any(task.done() and task.exception() is not None for task in tasks):
+                self.forget()
+                await asyncio.wait(tasks, timeout=OTHER_SIDE_S)
+                raise _as_engine_error(self._client.url, [t for t in tasks if t.done() and t.exception() is not None])
             return tasks[0].result(), tasks[1].result()
         except BaseException:
             self.forget()
