@@ -65,11 +65,14 @@ class WeightExtension:
             meeting: A ``Meeting`` as JSON.
 
         Raises:
+            ValueError: There are more workers than the trainer knows of.
             RuntimeError: Not all members came in time.
         """
         where = Meeting(**json.loads(meeting))
         parallel = self.vllm_config.parallel_config
         rank = 1 + parallel.data_parallel_index * parallel.world_size + self.rank
+        if rank >= where.size:  # vLLM answers for the first of its data-parallel engines alone
+            raise ValueError("no broadcast to data-parallel engines: start them as servers of their own, or use files")
         _leave(self)
         self.agentr1_group = (where.id, join(where, rank))
         return {"rank": rank}
