@@ -15,11 +15,12 @@ from agentr1_core.serving.engine import Call, ServedEngine, Servers, own_share
 from agentr1_core.serving.fleet import Fleet, Member
 from agentr1_core.serving.managed import ManagedServer
 from agentr1_core.serving.process import ServerProcess, free_port
-from agentr1_core.serving.spool import KeptWeights, WeightSpool
+from agentr1_core.serving.spool import KeptFolder, KeptWeights, WeightSpool
 
 __all__ = [
     "Call",
     "Fleet",
+    "KeptFolder",
     "KeptWeights",
     "ManagedServer",
     "Member",

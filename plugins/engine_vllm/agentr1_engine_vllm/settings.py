@@ -67,7 +67,16 @@ class VLLMSettings(BaseModel):
     )
     extra_args: tuple[str, ...] = Field(default=(), description="More options of `vllm serve`, one word each.")
     env: dict[str, str] = Field(default_factory=dict, description="More environment variables of the server.")
-    weight_sync: Literal["file"] = Field(default="file", description="How weights reach the server.")
+    weight_sync: Literal["file", "broadcast"] = Field(
+        default="file",
+        description="Weights reach the server as files in memory, or from the trainer's memory by NCCL (gloo on CPU).",
+    )
+    lora: Literal["merge", "adapter"] = Field(
+        default="merge", description="A LoRA adapter in training is merged into whole weights, or sent by itself."
+    )
+    lora_rank: int = Field(
+        default=64, ge=1, description="The largest rank for which a server that is started keeps room."
+    )
     weights_dir: Path | None = Field(
         default=None, description="Where they are kept; shared memory when unset. Servers in `urls` must see it too."
     )

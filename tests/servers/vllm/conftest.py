@@ -77,6 +77,26 @@ def other(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def adapters(other, tmp_path_factory):
+    """Two pairs of folders: a LoRA adapter on top of ``other``, and the whole model with it merged."""
+    from peft import LoraConfig, get_peft_model
+
+    def write(seed):
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_pretrained(other, dtype="float32")
+        config = LoraConfig(
+            r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "down_proj"], init_lora_weights=False
+        )
+        model = get_peft_model(model, config)
+        adapter, merged = tmp_path_factory.mktemp("adapter"), tmp_path_factory.mktemp("merged")
+        model.save_pretrained(adapter)
+        model.merge_and_unload().save_pretrained(merged)
+        return adapter, merged
+
+    return write(1), write(2)
+
+
+@pytest.fixture(scope="session")
 def served(base, tmp_path_factory):
     """The event loop and the engine that started the server."""
     assert PYTHON.exists(), f"{PYTHON} is missing: run `make test-vllm`"
@@ -90,6 +110,9 @@ def served(base, tmp_path_factory):
             kv_cache_gib=0.25,
             threads=1,
             extra_args=("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),  # for tests of the chat endpoint
+            weight_sync="broadcast",
+            lora="adapter",
+            lora_rank=4,
             run_dir=tmp_path_factory.mktemp("run"),
         )
     )
