@@ -71,11 +71,7 @@ def evaluate(arguments: Sequence[str], plugins: PluginManager, wanted: Wanted) -
     config = load_trained(arguments, plugins)
     suffix = "eval" if wanted.split == "eval" else f"eval-{wanted.split}"
     config = config.model_copy(update={"run": config.run.model_copy(update={"name": f"{config.run.name}-{suffix}"})})
-    path = wanted.run_dir
-    if wanted.resume:
-        folder = RunFolder.existing(config, path=path)
-    else:
-        folder = RunFolder.create(config, path=path, overwrite=wanted.overwrite)
+    folder = _folder(config, wanted)
     try:
         job = build_evaluation(
             config, plugins, folder.path, split=wanted.split, limit=wanted.limit, k=wanted.k, resume=wanted.resume
@@ -94,6 +90,21 @@ def evaluate(arguments: Sequence[str], plugins: PluginManager, wanted: Wanted) -
             shutil.rmtree(folder.path)  # nothing was played: leave no half-made folder behind
         raise
     return _report(config, job, kept, attempts, column, wanted, seconds)
+
+
+def _folder(config: RunConfig, wanted: Wanted) -> RunFolder:
+    """A new folder, or that of the evaluation to go on with or to replace; never that of another run."""
+    if wanted.resume:
+        folder = RunFolder.existing(config, path=wanted.run_dir)
+    elif wanted.overwrite:
+        folder = RunFolder(wanted.run_dir or Path(config.run.dir) / config.run.name)
+    else:
+        return RunFolder.create(config, path=wanted.run_dir)
+    if not folder.evaluation.is_file() and not folder.is_only_begun:
+        raise ConfigError(
+            f"'{folder.path}' holds something else than an evaluation.", "Name another --run-dir, or leave it out."
+        )
+    return folder if wanted.resume else RunFolder.create(config, path=folder.path, overwrite=True)
 
 
 def _grouping(job: EvaluationJob, wanted: Wanted) -> str | None:

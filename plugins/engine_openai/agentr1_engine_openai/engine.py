@@ -119,8 +119,9 @@ class OpenAIEngine(ChatEngine):
         """The reply to a request, asked for until it comes, cannot come, or has taken too long."""
         settings = self.settings
         delay, last = settings.retry_delay_s, "no answer came"
+        deadline = asyncio.get_running_loop().time() + settings.give_up_after_s
         try:
-            async with asyncio.timeout(settings.give_up_after_s):
+            async with asyncio.timeout_at(deadline):
                 for attempt in range(settings.retries + 1):
                     wait: float | None = None
                     try:
@@ -137,11 +138,13 @@ class OpenAIEngine(ChatEngine):
                     if attempt < settings.retries:
                         # Spread out, so that episodes that were refused together do not come back together.
                         wait = delay * random.uniform(0.5, 1.0) if wait is None else wait
-                        await asyncio.sleep(min(wait, settings.max_retry_delay_s))
+                        if asyncio.get_running_loop().time() + wait > deadline:
+                            break
+                        await asyncio.sleep(wait)
                         delay = min(2 * delay, settings.max_retry_delay_s)
         except TimeoutError:
             raise self._gave_up(f"within {settings.give_up_after_s:g} s", last) from None
-        raise self._gave_up(f"to {settings.retries + 1} requests", last)
+        raise self._gave_up("to 1 request" if attempt == 0 else f"to {attempt + 1} requests", last)
 
     def _gave_up(self, how: str, last: str) -> ServiceError:
         return ServiceError(

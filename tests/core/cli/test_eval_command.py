@@ -379,6 +379,26 @@ def test_an_attempt_is_sampled_alike_in_any_company(
     assert seeds[0] == seeds[1] is not None
 
 
+@pytest.mark.parametrize("how", ["--resume", "--overwrite"])
+def test_the_folder_of_another_run_is_left_alone(agentr1: Any, tmp_path: Path, how: str) -> None:
+    agentr1("train", "capitals", "--algorithm.updates", "1")
+    before = {file: file.read_bytes() for file in (tmp_path / "runs/capitals").rglob("*") if file.is_file()}
+
+    refused = agentr1("eval", "runs/capitals", "--run-dir", "runs/capitals", how)
+
+    assert refused.code == 1
+    assert "holds something else than an evaluation" in refused.err
+    assert {file: file.read_bytes() for file in (tmp_path / "runs/capitals").rglob("*") if file.is_file()} == before
+
+
+def test_an_evaluation_is_replaced_when_asked(agentr1: Any, moody: Path, tmp_path: Path) -> None:
+    agentr1("eval", moody)
+    assert agentr1("eval", moody, "--overwrite", "--run.seed", "4", "--limit", "1").code == 0
+
+    assert len(results_of(tmp_path / "runs/moody-eval")) == 1
+    assert not (tmp_path / "runs/moody-eval-2").exists()
+
+
 def test_nothing_to_resume(agentr1: Any, moody: Path) -> None:
     refused = agentr1("eval", moody, "--resume")
 

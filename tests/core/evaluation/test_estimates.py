@@ -7,10 +7,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentr1_core.evaluation import estimate_mean, estimate_rate, pass_all_k, pass_at_k, wilson_interval
+
+#: Times mean nothing on a busy machine.
+law = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 
 counts = st.integers(1, 9).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n)))
 rates = st.floats(0, 1)
@@ -18,6 +21,7 @@ sizes = st.floats(0.5, 1e6)
 solved = st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=1, max_size=30)
 
 
+@law
 @given(counts)
 def test_pass_at_k_is_the_share_of_draws_without_replacement_that_hold_a_success(count):
     n, c = count
@@ -28,6 +32,7 @@ def test_pass_at_k_is_the_share_of_draws_without_replacement_that_hold_a_success
         assert pass_all_k(n, c, k) == pytest.approx(np.mean([all(draw) for draw in draws]))
 
 
+@law
 @given(counts)
 def test_pass_at_k_grows_with_k_from_the_success_rate_and_pass_all_k_falls(count):
     n, c = count
@@ -61,6 +66,7 @@ def test_pass_at_k_refuses_what_makes_no_sense(n, c, k):
         pass_at_k(n, c, k)
 
 
+@law
 @given(rates, sizes)
 def test_wilson_contains_the_rate_and_stays_a_probability(rate, n):
     low, high = wilson_interval(rate, n)
@@ -70,6 +76,7 @@ def test_wilson_contains_the_rate_and_stays_a_probability(rate, n):
     assert (low, high) == pytest.approx((1 - mirrored_high, 1 - mirrored_low), abs=1e-9)
 
 
+@law
 @given(rates, sizes, st.floats(1.01, 10))
 def test_wilson_narrows_with_more_attempts_and_widens_with_confidence(rate, n, factor):
     low, high = wilson_interval(rate, n)
@@ -105,6 +112,7 @@ def _log_binomial(n, k, p):
     return math.log(math.comb(n, k)) + k * math.log(p) + (n - k) * math.log1p(-p)
 
 
+@law
 @given(solved)
 def test_the_interval_of_a_rate_is_between_those_of_all_attempts_and_of_tasks_alone(tasks):
     estimate = estimate_rate(tasks)
@@ -163,6 +171,7 @@ def test_the_clustered_standard_error_by_hand():
     assert estimate.se == pytest.approx(math.sqrt(2 / 1 * (2**2 + 2**2)) / 3)
 
 
+@law
 @given(st.lists(st.lists(st.floats(-100, 100), min_size=1, max_size=4), min_size=2, max_size=12))
 def test_with_one_value_a_task_the_standard_error_is_the_ordinary_one(tasks):
     values = [task[0] for task in tasks]

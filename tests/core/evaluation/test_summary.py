@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentr1_core.config import check_config
@@ -15,6 +15,9 @@ from agentr1_core.evaluation import Attempt, default_grouping, group_of, identif
 from agentr1_core.mdp import Action, Observation, Step, StopReason, TokenUsage, Trajectory, float_array, token_array
 from agentr1_core.run_folder import whole_lines
 from agentr1_core.task import Task
+
+#: Times mean nothing on a busy machine.
+law = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 
 
 def attempt(task, number=0, *, solved=False, failed=False, ret=None, info=None):
@@ -74,6 +77,7 @@ def test_numbers_of_the_environment_are_averaged_where_they_are():
     assert {"reward", "steps", "tokens", "prompt_tokens", "seconds"} <= means.keys()
 
 
+@law
 @given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=1, max_size=12), st.randoms())
 def test_the_order_of_attempts_changes_nothing(tasks, random):
     tried = [attempt(f"{t}", n, solved=solved) for t, task in enumerate(tasks) for n, solved in enumerate(task)]
@@ -147,6 +151,7 @@ def test_patience_may_change_and_what_is_asked_may_not():
     }
 
 
+@law
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n")), max_size=5), st.integers(0, 200))
 def test_only_whole_lines_are_left(tmp_path_factory, lines, n_bytes):
     path = tmp_path_factory.mktemp("lines") / "results.jsonl"

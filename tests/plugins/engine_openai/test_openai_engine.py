@@ -8,7 +8,7 @@ import time
 from email.utils import formatdate
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentr1_core.chat_engine import ContextExceeded
@@ -17,6 +17,9 @@ from agentr1_core.errors import ConfigError, EngineError
 from agentr1_core.mdp import FinishReason, ParseStatus, TokenUsage
 from agentr1_engine_openai import OpenAIEngine
 from agentr1_engine_openai.wire import read_reply, request_body, sent_message
+
+#: Times mean nothing on a busy machine.
+law = settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 
 SEARCH = {"name": "search", "description": "Look it up.", "parameters": {"type": "object", "properties": {}}}
 
@@ -134,11 +137,13 @@ def test_a_filtered_answer_is_counted():
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
 )
 
 
+@law
 @given(json_values)
 def test_whatever_comes_is_a_reply_or_a_value_error(body):
     for each in (
@@ -154,7 +159,8 @@ def test_whatever_comes_is_a_reply_or_a_value_error(body):
         json.dumps(sent_message(reply.message))
 
 
-@given(st.dictionaries(st.text(), json_values), st.text(min_size=1))
+@law
+@given(st.dictionaries(st.text(max_size=8), json_values, max_size=3), st.text(min_size=1, max_size=8))
 def test_arguments_come_through_unchanged(arguments, name):
     said = {"role": "assistant", "content": "", "tool_calls": [call(json.dumps(arguments), name=name)]}
     reply = read_reply({"choices": [{"message": said}]})
@@ -179,13 +185,13 @@ def test_a_busy_service_is_asked_again(service, engine_of, ask, busy):
     assert len(service.asked) == 3
 
 
-def test_it_waits_as_long_as_it_is_told(service, engine_of, ask):
+def test_it_does_not_come_back_before_it_may(service, engine_of, ask):
     later = formatdate(time.time() + 3600, usegmt=True)
     service.answers = [(429, {"error": {"message": "slow down"}}, {"retry-after": later})]
 
-    with pytest.raises(EngineError, match=r"no answer within 0\.5 s; the last fault: HTTP 429: slow down"):
-        ask(engine_of(give_up_after_s=0.5))
-    assert len(service.asked) == 1  # it did not come back before its time
+    with pytest.raises(EngineError, match="no answer to 1 request; the last fault: HTTP 429: slow down"):
+        ask(engine_of())  # at once: an hour is more than it may take
+    assert len(service.asked) == 1
 
 
 def test_retries_come_to_an_end(service, engine_of, ask):
