@@ -46,6 +46,7 @@ def agentr1_rewards() -> Mapping[str, str]:
         "gsm8k_strict": "agentr1_recipes.gsm8k.reward:gsm8k_strict",
         "paper_recall": "agentr1_recipes.papers.reward:paper_recall",
         "webshop_success": "agentr1_recipes.webshop.reward:webshop_success",
+        "answer_format": "agentr1_recipes.multihop.reward:answer_format",
     }
 
 
