@@ -40,7 +40,10 @@ def read_parser(source: Path) -> argparse.ArgumentParser:
             break
         building.append(statement)
     scope = {"argparse": argparse, "os": os, "datetime": datetime}
-    exec(compile(ast.Module(building, []), str(source), "exec"), scope)
+    try:
+        exec(compile(ast.Module(building, []), str(source), "exec"), scope)
+    except Exception as error:  # whatever another version does there
+        raise ValueError(f"{source} builds its parser in another way ({error!r})") from error
     parser = scope.get("parser")
     if not isinstance(parser, argparse.ArgumentParser):
         raise ValueError(f"{source} builds no argument parser where OpenRLHF 0.11 does")

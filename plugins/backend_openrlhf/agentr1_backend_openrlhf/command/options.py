@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from agentr1_backend_openrlhf.command.openrlhf_parser import installed_source, read_parser
-from agentr1_core.errors import ConfigError
+from agentr1_core.errors import ConfigError, PluginError
 
 Kind = Literal["int", "float", "str", "on", "off"]
 Value = bool | int | float | str | Sequence[int | float | str]
@@ -70,12 +70,14 @@ class Options:
         return self._by_name[name]
 
     def nearest(self, name: str) -> str | None:
-        """The known option that is spelt most like ``name``, or that ends in the same words."""
-        near = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.75)
-        if near:
-            return near[0]
+        """The known option that ends in ``name``, or in its last word, or is spelt most like it."""
         last = name.rpartition(".")[2].replace("-", "_")
-        return next((each for each in self._by_name if each.rpartition(".")[2] == last), None)
+        for ending in (f".{name}", f".{last}"):
+            found = [each for each in self._by_name if each.endswith(ending)]
+            if found:
+                return max(found, key=lambda each: (not each.startswith("eval."), _likeness(name, each)))
+        near = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.75)
+        return near[0] if near else None
 
     def check(self, name: str, value: Any, key: str) -> None:
         """Refuse what OpenRLHF's parser would not take for this option.
@@ -145,11 +147,21 @@ class Options:
 
 @cache
 def known_options() -> Options:
-    """The options of the installed OpenRLHF, or of the version that this package was written for."""
+    """The options of the installed OpenRLHF, or of the version that this package was written for.
+
+    Raises:
+        PluginError: The installed OpenRLHF has another command line.
+    """
     source = installed_source()
     if source is None:
         return shipped_options()
-    return Options(version("openrlhf"), options_of(read_parser(source)))
+    try:
+        return Options(version("openrlhf"), options_of(read_parser(source)))
+    except ValueError as error:
+        raise PluginError(
+            f"Backend 'openrlhf' cannot read the options of OpenRLHF {version('openrlhf')}: {error}.",
+            f"Install openrlhf=={shipped_options().version}.",
+        ) from error
 
 
 @cache
@@ -220,6 +232,10 @@ def _from_json(name: str, entry: Mapping[str, Any]) -> Option:
         choices=tuple(entry.get("choices", ())),
         default=entry.get("default"),
     )
+
+
+def _likeness(name: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, name, other).ratio()
 
 
 def _is_fact(option: Option) -> bool:
