@@ -100,7 +100,7 @@ def test_a_job_for_a_ray_cluster_carries_the_variable(run_file, tmp_path, capsys
     [
         (["--backend", "{name: trl}"], "backend 'trl', which is not launched by OpenRLHF"),
         (["--backend.ds.zero_stag", "3"], "Did you mean `backend.ds.zero_stage`?"),
-        (["--engine", "vllm"], "Set `engine.name` to one of: openrlhf"),
+        (["--engine", "vlm"], "Did you mean 'vllm'?"),
         (["--algorithm.merge", "tree"], "does not support merge 'tree'"),
     ],
 )
