@@ -3,8 +3,8 @@
 How the parts meet, in the order in which a run goes through them:
 
 1. ``agentr1 train`` with ``backend.name: openrlhf`` calls ``backend.OpenRLHFBackend.train(job)``. It writes the tasks
-   to ``<run folder>/openrlhf/prompts.jsonl`` (columns ``prompt`` and ``label``, both strings; see ``prompts``) and
-   asks ``command.launch_arguments(job, prompts)`` for OpenRLHF's command line.
+   with ``prompts.write_prompts(job)`` (columns ``prompt`` and ``label``, both text; ``prompts.read_label`` makes a task
+   of them again) and asks ``command.launch_of(job)`` for OpenRLHF's command line.
 2. It starts ``<python> -m agentr1_backend_openrlhf.train <OpenRLHF's arguments>``, where ``python`` is this interpreter
    or the one that ``backend.python`` names. The environment variable ``AGENTR1_OPENRLHF_RUN`` holds the path of the
    resolved run file (``<run folder>/config.yaml``); the folder of that file is the run's folder.

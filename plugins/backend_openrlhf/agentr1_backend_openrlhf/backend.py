@@ -19,11 +19,19 @@ class OpenRLHFBackend(TrainingBackend):
     @property
     def capabilities(self) -> BackendCapabilities:
         """What it can do."""
-        return BackendCapabilities(merges=frozenset({"none", "linear"}), values=True, resume=True, distributed=True)
+        return BackendCapabilities(
+            merges=frozenset({"none", "linear"}),
+            values=True,
+            engines=frozenset({"openrlhf"}),
+            resume=True,
+            distributed=True,
+        )
 
     def train(self, job: TrainingJob) -> TrainingResult:
         """Run a job to its end; see the contract."""
-        from agentr1_backend_openrlhf.command import launch_arguments
+        from agentr1_backend_openrlhf.command import launch_of
+        from agentr1_backend_openrlhf.prompts import write_prompts
 
-        launch_arguments(job, job.run_dir / "openrlhf" / "prompts.jsonl")
+        launch_of(job)
+        write_prompts(job)
         raise NotImplementedError
