@@ -55,16 +55,12 @@ NAMES: dict[str, tuple[str, str]] = {
         "openrlhf.trainer.ray.ppo_critic:CriticPPOTrainer",
         "its ppo_train and training_step are overridden; replay_buffer, critic and micro_train_batch_size are used",
     ),
-    "command": ("openrlhf.cli.train_ppo_ray", "the command line; its train(args) starts everything"),
-    "hierarchize": ("openrlhf.utils.config:hierarchize", "from dotted flags to nested arguments"),
+    "get_strategy": ("openrlhf.utils:get_strategy", "is given the checked arguments before anything is started"),
+    "command": ("openrlhf.cli.train_ppo_ray", "the command line, run as `python -m` would"),
 }
 
-#: What ``train`` puts in the place of OpenRLHF's own: module, name, and the entry of NAMES it replaces.
-REBOUND: tuple[tuple[str, str, str], ...] = (
-    ("openrlhf.trainer.ppo_trainer", "PPOTrainer", "PPOTrainer"),
-    ("openrlhf.cli.train_ppo_ray", "PolicyModelActor", "PolicyModelActor"),
-    ("openrlhf.cli.train_ppo_ray", "CriticModelActor", "CriticModelActor"),
-)
+#: Of these, what ``train`` replaces in its own process, for the command line to import instead of OpenRLHF's.
+REBOUND = ("PPOTrainer", "PolicyModelActor", "CriticModelActor", "get_strategy")
 
 
 def check_version() -> str:
@@ -122,6 +118,15 @@ def plain_class(name: str) -> Any:
             "Install `ray==2.55.0`, which OpenRLHF pins.",
         )
     return bases[0]
+
+
+def rebind(name: str, replacement: Any) -> None:
+    """Put something in the place of one of ``REBOUND``, in the module that the command line imports it from."""
+    if name not in REBOUND:
+        raise ValueError(f"'{name}' is not among the names that are replaced.")
+    find(name)
+    module, _, attribute = NAMES[name][0].partition(":")
+    setattr(importlib.import_module(module), attribute, replacement)
 
 
 def _wanted() -> str:
