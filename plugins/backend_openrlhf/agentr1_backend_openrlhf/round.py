@@ -221,7 +221,9 @@ class Round:
             before = np.concatenate([[CONTEXT], row.span_ids[:-1]])
             first = (row.span_ids != CONTEXT) & (row.span_ids != before)
             value_mask = first & np.isin(row.span_ids, np.unique(row.span_ids[row.mask]))
-        return Target(row.mask, row.advantages * scale, _spread(row) if value_mask is not None else row.returns, value_mask)
+        return Target(
+            row.mask, row.advantages * scale, _spread(row) if value_mask is not None else row.returns, value_mask
+        )
 
     def _critic_figures(self, batch: CreditBatch, credit: Credit) -> dict[str, float]:
         if not self.has_critic or credit.returns is None:

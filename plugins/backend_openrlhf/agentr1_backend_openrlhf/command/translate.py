@@ -150,18 +150,14 @@ def _algorithm(job: TrainingJob, given: Mapping[str, Value], *, critic: bool, re
         "algo.kl.init_coef": 0.0,
         "actor.entropy_coef": 0.0,  # computes the entropy, to report it
     }
-    if reference:
-        if not given.get("algo.kl.use_loss", False):
-            raise ConfigError(
-                "`backend.algo.kl.init_coef` is above 0: OpenRLHF would take the divergence from the rewards of whole "
-                "trajectories, and here every step has its own.",
-                "Set `backend.algo.kl.use_loss: true`, which puts it into the loss.",
-            )
+    if reference and given.get("algo.kl.use_loss", False):
         said["algo.kl.estimator"] = "k2"  # the gradient of k1 as a loss is zero on average
     correction = [f"algo.advantage.is_correction_{part}" for part in _CORRECTION]
-    if given.get(correction[0]) == "off":
+    shaped = job.sampling.temperature != 1 or job.sampling.truncates_support
+    if given.get(correction[0]) == "off" and shaped:
         raise ConfigError(
-            f"`backend.{correction[0]}` is 'off': OpenRLHF then records no log-probs of what its engines sampled.",
+            f"`backend.{correction[0]}` is 'off': OpenRLHF's engines then report log-probs before temperature and "
+            "truncation, which are not those of the distribution that `sampling` asks for.",
             "Remove it, or weigh every token with 1: `is_correction_level: token`, `is_correction_mode: clip`, "
             "`is_correction_threshold: [1.0, 1.0]`.",
         )
@@ -186,12 +182,19 @@ def _check_job(job: TrainingJob) -> None:
 
 
 def _check_rows(job: TrainingJob, chosen: Mapping[str, Value]) -> None:
-    """Refuse losses that look at whole rows where a row may hold several steps."""
+    """Refuse losses that look at whole rows, where a row may hold several steps."""
+    if chosen.get("actor.loss_agg_mode") == "seq-mean-token-mean":
+        other = "algo.kl.use_loss" if chosen.get("algo.kl.use_loss") else "actor.entropy_coef"
+        if chosen.get(other):
+            raise ConfigError(
+                "`backend.actor.loss_agg_mode: seq-mean-token-mean` is an average over trajectories here, folded into "
+                f"the advantages, and `backend.{other}` has none.",
+                f"Remove `backend.{other}`, or use `token-mean`.",
+            )
     if job.merge == "none":
         return
     for name, value, what in (
         ("actor.policy_loss_type", "gspo", "one ratio for each row"),
-        ("actor.loss_agg_mode", "seq-mean-token-mean", "the same weight for each row"),
         ("algo.advantage.is_correction_level", "seq", "one weight for each row"),
     ):
         if chosen.get(name) == value:

@@ -172,10 +172,19 @@ def test_an_option_that_may_not_be_passed_on_is_refused_with_the_mend(make_job, 
         ({}, {"sampling": SamplingParams(max_tokens=512)}, "no room is left", "Raise `rollout.max_context`"),
         ({}, {"sampling": SamplingParams(temperature=0.0)}, "`sampling.temperature` is 0", "evaluation.sampling"),
         ({}, {"updates": 0}, "`algorithm.updates` is 0", "agentr1 rollout"),
-        ({"algo.kl.init_coef": 0.01}, {}, "rewards of whole trajectories", "algo.kl.use_loss: true"),
-        ({"algo.advantage.is_correction_level": "off"}, {}, "records no log-probs", r"\[1.0, 1.0\]"),
+        (
+            {"algo.advantage.is_correction_level": "off"},
+            {"sampling": SamplingParams(max_tokens=8, top_p=0.9)},
+            "before temperature and truncation",
+            r"\[1.0, 1.0\]",
+        ),
+        (
+            {"actor": {"loss_agg_mode": "seq-mean-token-mean", "entropy_coef": 0.01}},
+            {},
+            "average over trajectories",
+            "Remove `backend.actor.entropy_coef`",
+        ),
         ({"actor.policy_loss_type": "gspo"}, {}, "one ratio for each row", "algorithm.merge: none"),
-        ({"actor.loss_agg_mode": "seq-mean-token-mean"}, {}, "same weight for each row", "algorithm.merge: none"),
         ({"algo.advantage.is_correction_level": "seq"}, {}, "one weight for each row", "algorithm.merge: none"),
         ({"critic.adam.lr": 1e-5}, {}, "`backend.critic.adam.lr` would have no effect", "step_gae"),
         ({"ref.offload": True}, {}, "no effect", "algo.kl.init_coef"),
@@ -201,13 +210,14 @@ def test_what_cannot_be_said_is_refused_with_its_key(make_job, backend, changed,
     assert error.match(mend)
 
 
-def test_a_divergence_in_the_loss_brings_a_reference_model(make_job):
+def test_a_divergence_brings_a_reference_model(make_job):
     backend = {"algo.kl.init_coef": 0.01, "algo.kl.use_loss": True, "ref.offload": True}
 
     said = translated(make_job(backend, engine={"num_engines": 2}))
 
     assert (said["algo.kl.init_coef"], said["algo.kl.estimator"]) == (0.01, "k2")
     assert (said["ref.num_nodes"], said["ref.num_gpus_per_node"], said["ref.offload"]) == (1, 2, True)
+    assert "algo.kl.estimator" not in translated(make_job({"algo.kl.init_coef": 0.01}))  # in the rewards: k1
 
 
 def test_everything_shares_the_gpus_of_the_engines_by_default(make_job):
@@ -231,7 +241,7 @@ def test_engines_and_policy_can_have_gpus_of_their_own(make_job):
 
 
 def test_losses_over_rows_are_passed_on_where_a_row_is_a_step(make_job):
-    backend = {"actor.policy_loss_type": "gspo", "actor.loss_agg_mode": "seq-mean-token-mean"}
+    backend = {"actor.policy_loss_type": "gspo", "algo.advantage.is_correction_level": "seq"}
 
     said = translated(make_job(backend, merge="none"))
 
