@@ -15,7 +15,15 @@ TIMEOUT_S = 600
 
 
 def run_ranks(
-    python: str, environment: dict[str, str], folder: Path, *, world: int, stage: int, micro: int, steps: int = 1, more=()
+    python: str,
+    environment: dict[str, str],
+    folder: Path,
+    *,
+    world: int,
+    stage: int,
+    micro: int,
+    steps: int = 1,
+    more=(),
 ) -> list[dict]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -30,9 +38,7 @@ def run_ranks(
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
             }  # fmt: skip
             log = (folder / f"rank-{rank}.log").open("w")
-            ranks.append(
-                subprocess.Popen(command, env={**environment, **where}, stdout=log, stderr=subprocess.STDOUT)
-            )
+            ranks.append(subprocess.Popen(command, env={**environment, **where}, stdout=log, stderr=subprocess.STDOUT))
             log.close()
         for rank, process in enumerate(ranks):
             assert process.wait(TIMEOUT_S) == 0, (folder / f"rank-{rank}.log").read_text()[-4000:]
