@@ -116,8 +116,8 @@ def _match_run(args: Any, run: Run) -> None:
         )
     if not has_engines and args.algo.dynamic_filtering_enable:
         raise ConfigError(
-            "`--algo.dynamic_filtering_enable` draws further prompts while others are played, which only OpenRLHF's own "
-            "engines do.",
+            "`--algo.dynamic_filtering_enable` draws further prompts while others are played, which only OpenRLHF's "
+            "own engines do.",
             "Remove the flag, or use `engine: openrlhf`.",
         )
 

@@ -75,3 +75,15 @@ class EventReader:
 
 def _packed(value: Any) -> str:
     return base64.b64encode(pickle.dumps(value)).decode("ascii")
+
+
+def read_success(path: Path, when: str) -> float | None:
+    """What an earlier launch of this run told about its success; ``None`` where it told nothing."""
+    found: float | None = None
+    if path.is_file():
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                if line.startswith('{"event": "success"') and line.endswith("\n"):
+                    event = json.loads(line)
+                    found = event["share"] if event["when"] == when else found
+    return found

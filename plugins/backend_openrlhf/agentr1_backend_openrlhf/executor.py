@@ -13,6 +13,7 @@ from typing import Any
 
 from agentr1_backend_openrlhf.own_engine import OpenRLHFEngine
 from agentr1_backend_openrlhf.private_names import find
+from agentr1_backend_openrlhf.prompts import read_label
 from agentr1_backend_openrlhf.request import TRAJECTORY, Request
 from agentr1_backend_openrlhf.run import Run, load_run
 from agentr1_backend_openrlhf.stitch import single_row
@@ -59,8 +60,10 @@ class AgentExecutor(_Base):  # type: ignore[misc]
         table = await self._open(hf_tokenizer, llm_engine, type(sampling_params), max_length)
         member = self._members[request.group_id]
         self._members[request.group_id] += 1
-        sampling = sampling_of(self._run.sampling(request.training), sampling_params)
-        task = self._run.task_of(prompt, request.label)
+        task, split = read_label(prompt, request.label)
+        sampling = self._run.sampling(request.training and split == "train")
+        if split == "train":  # held-out tasks of the run file are sampled as it says, whatever OpenRLHF's flags are
+            sampling = sampling_of(sampling, sampling_params)
         trajectory = await table.play(task, request.group_id, member, sampling)
         told = {"prompt": prompt, "label": request.label, "images": None, "mm_train_inputs": None}
         if request is label:
@@ -127,7 +130,8 @@ def sampling_of(told: SamplingParams, given: Any) -> SamplingParams:
     """The run file's sampling, with the distribution that OpenRLHF asks for, since its trainer reckons with that.
 
     Args:
-        told: What the run file says; its ``max_tokens`` holds unless OpenRLHF's is smaller.
+        told: What the run file says; its ``max_tokens`` holds unless OpenRLHF's is smaller, and its ``top_k`` and
+            ``min_p``, which OpenRLHF has no flags for.
         given: vLLM's ``SamplingParams``.
     """
     longest = told.max_tokens if given.max_tokens is None else min(told.max_tokens, given.max_tokens)
@@ -136,7 +140,6 @@ def sampling_of(told: SamplingParams, given: Any) -> SamplingParams:
         max_tokens=longest,
         temperature=float(given.temperature),
         top_p=float(given.top_p),
-        top_k=max(int(given.top_k), 0),
     )
 
 

@@ -1,8 +1,8 @@
-"""Everything of OpenRLHF that is used here and is no documented interface, in one place, with the versions it holds for.
+"""Everything of OpenRLHF that is used and is no documented interface, in one place, with the versions it holds for.
 
 OpenRLHF has no registry for trainers, samples, estimators or engines, so its classes are subclassed and its command
-line is given the subclasses. Nothing of it is changed in place but the four names under ``REBOUND``. Other modules
-take every name of OpenRLHF from ``find``; none imports it directly.
+line is given the subclasses. Nothing of it is changed in place but the names under ``REBOUND``. Other modules take
+every name of OpenRLHF from ``find`` or ``plain_class``; none imports it directly.
 """
 
 from __future__ import annotations

@@ -221,9 +221,8 @@ class Round:
             before = np.concatenate([[CONTEXT], row.span_ids[:-1]])
             first = (row.span_ids != CONTEXT) & (row.span_ids != before)
             value_mask = first & np.isin(row.span_ids, np.unique(row.span_ids[row.mask]))
-        return Target(
-            row.mask, row.advantages * scale, _spread(row) if value_mask is not None else row.returns, value_mask
-        )
+        returns = row.returns if value_mask is None else _spread(row)
+        return Target(row.mask, row.advantages * scale, returns, value_mask)
 
     def _critic_figures(self, batch: CreditBatch, credit: Credit) -> dict[str, float]:
         if not self.has_critic or credit.returns is None:
@@ -247,7 +246,7 @@ class Round:
 
 
 def group_trajectories(trajectories: Sequence[Trajectory], least: int) -> tuple[Group, ...]:
-    """Groups by name, in the order in which they come; those with fewer than ``least`` usable trajectories fail whole."""
+    """Groups by name, in the order they come; those with fewer than ``least`` usable trajectories fail whole."""
     members: dict[str, list[Trajectory]] = {}
     for trajectory in trajectories:
         members.setdefault(trajectory.group_id, []).append(trajectory)

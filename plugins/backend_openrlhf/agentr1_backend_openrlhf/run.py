@@ -6,7 +6,6 @@ is in the environment. ``load_run`` reads it and looks its names up among the pl
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from agentr1_backend_openrlhf import RUN_VARIABLE
 from agentr1_core.config import RunConfig, load_config
 from agentr1_core.engine import SamplingParams
 from agentr1_core.episode import RolloutLimits
-from agentr1_core.errors import ConfigError, DataError
+from agentr1_core.errors import ConfigError
 from agentr1_core.flow import AgentFlowBase
 from agentr1_core.job.build import (
     eval_sampling_params,
@@ -38,8 +37,6 @@ from agentr1_core.tool import ToolBox
 
 #: Name of OpenRLHF's own engines under ``engine.name``.
 OWN_ENGINE = "openrlhf"
-#: Key of a label that names one of the run file's tasks: the split and the position.
-TASK_KEY = "agentr1_task"
 
 
 @dataclass(frozen=True)
@@ -61,12 +58,12 @@ class Run:
         return self.config.engine.name.rpartition(":")[2] == OWN_ENGINE
 
     @cached_property
-    def tasks(self) -> dict[str, Sequence[Task]]:
-        """The run file's tasks under ``train`` and ``eval``; none where the launch alone brings data."""
+    def tasks(self) -> Sequence[Task]:
+        """The run file's tasks, held-out ones too; none where the launch alone brings data."""
         if self.config.data.train is None and self.config.recipe is None:
-            return {"train": (), "eval": ()}
+            return ()
         train, held_out = load_train_and_eval(self.config, find_recipe(self.config, self.plugins))
-        return {"train": train, "eval": held_out}
+        return (*train, *held_out)
 
     @cached_property
     def tools(self) -> ToolBox | None:
@@ -75,8 +72,7 @@ class Run:
 
     def make_flow(self) -> AgentFlowBase:
         """A flow, not started."""
-        everything = [task for split in self.tasks.values() for task in split]
-        return build_flow(self.config, self.plugins, self.tools, everything)()
+        return build_flow(self.config, self.plugins, self.tools, self.tasks)()
 
     def make_reward(self) -> RewardSum | None:
         """The rewards on finished trajectories."""
@@ -106,29 +102,6 @@ class Run:
         """How the model is sampled, as the run file says."""
         return sampling_params(self.config) if training else eval_sampling_params(self.config)
 
-    def task_of(self, prompt: Any, label: Any) -> Task:
-        """The task of one row of OpenRLHF's data.
-
-        A label that ``prompts`` wrote names a task of the run file. Any other JSON object holds the columns of a
-        task; anything else is its ``ground_truth``. The prompt is the task's unless the label brings its own.
-
-        Raises:
-            DataError: The label names a task that the run file does not have.
-        """
-        columns = _as_mapping(label)
-        if TASK_KEY in columns:
-            split, position = columns[TASK_KEY]
-            tasks = self.tasks.get(split, ())
-            if not 0 <= position < len(tasks):
-                raise DataError(
-                    f"OpenRLHF's data name the {split} task {position}, but {self.path} gives {len(tasks)} of them here.",
-                    "See that every machine of the launch reads the same data.",
-                )
-            return tasks[position]
-        if not columns:
-            columns = {"ground_truth": label}
-        return Task({"prompt": prompt, **columns}, "a row of --data.prompt_dataset")
-
 
 def load_run() -> Run:
     """The run of this launch.
@@ -146,17 +119,3 @@ def load_run() -> Run:
     plugins = PluginManager.discover()
     path = Path(named).resolve()
     return Run(path, load_config(path, plugins=plugins), plugins)
-
-
-def task_label(split: str, position: int) -> str:
-    """The label that names a task of the run file."""
-    return json.dumps({TASK_KEY: [split, position]})
-
-
-def _as_mapping(label: Any) -> dict[str, Any]:
-    if isinstance(label, str) and label.lstrip().startswith("{"):
-        try:
-            label = json.loads(label)
-        except json.JSONDecodeError:
-            return {}
-    return dict(label) if isinstance(label, dict) else {}

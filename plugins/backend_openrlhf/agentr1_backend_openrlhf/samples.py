@@ -14,8 +14,9 @@ import ray
 from agentr1_backend_openrlhf.collector import Collector
 from agentr1_backend_openrlhf.executor import carrier
 from agentr1_backend_openrlhf.private_names import find
+from agentr1_backend_openrlhf.prompts import read_label
 from agentr1_backend_openrlhf.request import TRAJECTORY, Request
-from agentr1_backend_openrlhf.run import Run, task_label
+from agentr1_backend_openrlhf.run import Run
 from agentr1_core.errors import PluginError
 from agentr1_core.mdp import Trajectory
 from agentr1_core.rollout import Play
@@ -36,16 +37,14 @@ class CarryingGenerator(_Base):  # type: ignore[misc]
         self._training = True
 
     def generate_eval_samples(self, **generate_kwargs: Any) -> Any:
-        """OpenRLHF's evaluation on its own data; see ``play_held_out`` for the run file's."""
+        """Play all held-out prompts; their trajectories are kept in ``held_out``."""
         self._training = False
         try:
-            return super().generate_eval_samples(**generate_kwargs)
+            carriers = super().generate_eval_samples(**generate_kwargs)
         finally:
             self._training = True
-
-    def play_held_out(self, generate_kwargs: dict[str, Any]) -> list[Trajectory]:
-        """One episode of each held-out task of the run file."""
-        raise NotImplementedError
+        self.held_out: list[Trajectory] = [each.trajectory for each in carriers]
+        return carriers
 
     def take_weights(self, folder: str, version: int) -> None:
         """Give the engine new weights, where OpenRLHF does not do so itself."""
@@ -56,11 +55,9 @@ class CarryingGenerator(_Base):  # type: ignore[misc]
         raise NotImplementedError
 
     def _next_stream(self) -> str:
-        """Names the groups of one call: evaluations are all named alike."""
-        if not self._training:
-            return "eval"
+        """Names the groups of one call."""
         self._rounds += 1
-        return str(self._rounds - 1)
+        return f"{'' if self._training else 'eval/'}{self._rounds - 1}"
 
     def _carrier(self, trajectory: Trajectory, prompt: Any, label: Any, **generate_kwargs: Any) -> Any:
         told = {"prompt": prompt, "label": label, "images": None, "mm_train_inputs": None}
@@ -72,20 +69,6 @@ class CarryingGenerator(_Base):  # type: ignore[misc]
 class OwnEnginesGenerator(CarryingGenerator):
     """Asks the agent executors in OpenRLHF's rollout workers for trajectories."""
 
-    def play_held_out(self, generate_kwargs: dict[str, Any]) -> list[Trajectory]:
-        tasks = self._agentr1.tasks["eval"]
-        told = {**generate_kwargs, "n_samples_per_prompt": 1}
-        sampling = self._agentr1.sampling(False)
-        told |= {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k or -1}
-        told["max_new_tokens"] = sampling.max_tokens
-        self._training = False
-        try:
-            labels = [task_label("eval", position) for position in range(len(tasks))]
-            refs = self._dispatch_prompts_to_vllm([""] * len(tasks), labels, **told)
-            return [answer[TRAJECTORY] for answers in ray.get(refs) for answer in answers]
-        finally:
-            self._training = True
-
     def take_weights(self, folder: str, version: int) -> None:
         raise PluginError("OpenRLHF gives its own engines their weights itself.", "Leave them to its trainer.")
 
@@ -93,7 +76,8 @@ class OwnEnginesGenerator(CarryingGenerator):
         request = Request(None, "close", close=True)
         told = {"prompt": "", "label": request, "sampling_params": None, "max_length": 0, "hf_tokenizer": None}
         refs = [engine.generate_responses.remote(**told, num_samples=1) for engine in self.vllm_engines]
-        ray.wait(refs, num_returns=len(refs), timeout=CLOSE_TIMEOUT_S) if refs else None
+        if refs:
+            ray.wait(refs, num_returns=len(refs), timeout=CLOSE_TIMEOUT_S)
 
     def _dispatch_prompts_to_vllm(self, prompts: Sequence[Any], labels: Sequence[Any], **kwargs: Any) -> Any:
         stream = self._next_stream()
@@ -118,10 +102,6 @@ class CollectorGenerator(CarryingGenerator):
         super().__init__(run=run, **kwargs)
         self._collector = Collector(run, model, self.tokenizer)
 
-    def play_held_out(self, generate_kwargs: dict[str, Any]) -> list[Trajectory]:
-        plays = [Play(task, f"eval/{position}") for position, task in enumerate(self._agentr1.tasks["eval"])]
-        return self._collector.play(plays, training=False)
-
     def take_weights(self, folder: str, version: int) -> None:
         self._collector.take_weights(folder, version)
 
@@ -136,7 +116,7 @@ class CollectorGenerator(CarryingGenerator):
             return [], 0, True
         stream = self._next_stream()
         n_samples = generate_kwargs.get("n_samples_per_prompt", self.args.rollout.n_samples_per_prompt)
-        tasks = [self._agentr1.task_of(prompt, label) for prompt, label in zip(prompts, labels, strict=True)]
+        tasks = [read_label(prompt, label)[0] for prompt, label in zip(prompts, labels, strict=True)]
         plays = [
             Play(task, f"{stream}/{position}", member)
             for position, task in enumerate(tasks)

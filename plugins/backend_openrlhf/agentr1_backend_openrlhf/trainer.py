@@ -53,14 +53,18 @@ class StepPPOTrainer(_Base):  # type: ignore[misc]
         )
         self._events = EventWriter(self._agentr1.folder / EVENTS)
         self._version = 0
+        self._waiting: dict[str, float] | None = None
+        self._evaluated: tuple[int, float | None] = (-1, None)
 
     def fit(self, global_step: int = 0) -> None:
         """Evaluate, train, evaluate; environments, tools and engines are closed on every path."""
         try:
-            if not self.init_checkpoint_states()["global_step"]:
+            self._version = int(self.init_checkpoint_states()["global_step"])
+            if not self._version:
                 self._events.success("before", self._success())
             super().fit(global_step)
-            self._events.success("after", self._success())
+            last, share = self._evaluated
+            self._events.success("after", share if last == self._version else self._success())
         finally:
             try:
                 self.samples_generator.close()
@@ -75,14 +79,24 @@ class StepPPOTrainer(_Base):  # type: ignore[misc]
         if self.vllm_engines is None:
             self.broadcast_to_vllm()
         metrics = {**self._metrics(status), "step_seconds": time.monotonic() - started}
-        every = self._agentr1.config.evaluation.every
-        if every and step % every == 0 and step < self._agentr1.config.algorithm.updates:
-            share = self._success()
-            metrics |= {} if share is None else {"eval/success": share}
         for group in self.experience_maker.round.groups:
             self._events.group(group)
-        self._events.update(step, metrics)
+        if self.eval_dataloader is not None and step % self.args.eval.steps == 0:
+            self._waiting = metrics  # the loop evaluates next, and the update is reported with that
+        else:
+            self._events.update(step, metrics)
         return {**status, **{f"agentr1/{name}": value for name, value in metrics.items()}}, step
+
+    def evaluate(self, global_step: int, **generate_kwargs: Any) -> dict[str, Any]:
+        """OpenRLHF's evaluation, with the share of solved tasks as ``eval/success`` of the update before it."""
+        logs = super().evaluate(global_step, **generate_kwargs)
+        share = self._success_of_held_out()
+        self._evaluated = global_step, share
+        if self._waiting is not None:
+            found = {} if share is None else {"eval/success": share}
+            self._events.update(global_step, {**self._waiting, **found})
+            self._waiting = None
+        return dict(logs)
 
     def ppo_train(self, global_steps: int) -> dict[str, Any]:
         """Tell the workers how many optimiser steps the round has, and let them train."""
@@ -115,14 +129,19 @@ class StepPPOTrainer(_Base):  # type: ignore[misc]
         }
 
     def _success(self) -> float | None:
-        """Share of the run file's held-out tasks that are solved now; ``None`` without any."""
-        if not self._agentr1.tasks["eval"]:
+        """Play the held-out tasks and give the share that is solved now; ``None`` without any."""
+        if self.eval_dataloader is None:
             return None
-        played = self.samples_generator.play_held_out(self.generate_kwargs)
+        told = {**self.generate_kwargs, "temperature": self.args.eval.temperature}
+        told["n_samples_per_prompt"] = self.args.eval.n_samples_per_prompt
+        self.samples_generator.generate_eval_samples(**told)
+        return self._success_of_held_out()
+
+    def _success_of_held_out(self) -> float | None:
+        played = self.samples_generator.held_out
         for trajectory in played:
             self._events.held_out(trajectory)
-        usable = [trajectory for trajectory in played if not trajectory.stop_reason.is_failure]
-        return success_rate(usable)
+        return success_rate([trajectory for trajectory in played if not trajectory.stop_reason.is_failure])
 
     def _metrics(self, status: Mapping[str, Any]) -> dict[str, float]:
         """The round under the names that every backend reports."""

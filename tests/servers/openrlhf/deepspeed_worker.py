@@ -19,7 +19,6 @@ from agentr1_backend_openrlhf.experiences import (
     fill_in,
     to_experience,
 )
-from agentr1_backend_openrlhf.private_names import find
 from agentr1_backend_openrlhf.row_plan import RowPlan
 from agentr1_core.mdp import token_array
 from agentr1_core.rows import TrainingRow

@@ -15,17 +15,20 @@ from agentr1_core.errors import ConfigError
 SHARED_MEMORY = 0.6
 
 
-def place(given: Mapping[str, Value], *, reference: bool, critic: bool) -> dict[str, Value]:
+def place(given: Mapping[str, Value], *, reference: bool, critic: bool, own_engines: bool = True) -> dict[str, Value]:
     """Options of placement, those of the run file included.
 
     Args:
         given: Options of the run file.
         reference: Whether there is a reference model.
         critic: Whether there is a critic.
+        own_engines: Whether OpenRLHF starts engines; another engine has machines or servers of its own.
 
     Raises:
         ConfigError: The numbers of GPUs do not fit each other, or are missing.
     """
+    if not own_engines:
+        return _place_models(given, reference=reference, critic=critic)
     together = bool(given.get("train.colocate_all", not given.get("train.async_enable", False)))
     tensor_parallel = _count(given, "vllm.tensor_parallel_size", 1)
     nodes = _count(given, "actor.num_nodes", 1)
@@ -58,6 +61,18 @@ def place(given: Mapping[str, Value], *, reference: bool, critic: bool) -> dict[
     if together and not given.get("train.async_enable", False):
         asleep: dict[str, Value] = {"vllm.enable_sleep": True, "ds.enable_sleep": True}
         placed |= {**asleep, "vllm.gpu_memory_utilization": SHARED_MEMORY}
+    return {**placed, **{name: given[name] for name in placed if name in given}}
+
+
+def _place_models(given: Mapping[str, Value], *, reference: bool, critic: bool) -> dict[str, Value]:
+    """The policy, and on the same GPUs whatever stands beside it."""
+    nodes, per_node = _count(given, "actor.num_nodes", 1), _count(given, "actor.num_gpus_per_node", 1)
+    together = bool(given.get("train.colocate_all", reference or critic))
+    placed: dict[str, Value] = {"actor.num_nodes": nodes, "actor.num_gpus_per_node": per_node}
+    for model, exists in (("ref", reference), ("critic", critic)):
+        if exists:
+            placed |= _beside(model, given, nodes, per_node, shared=together)
+    placed |= {"train.colocate_all": together, "vllm.num_engines": 0}
     return {**placed, **{name: given[name] for name in placed if name in given}}
 
 

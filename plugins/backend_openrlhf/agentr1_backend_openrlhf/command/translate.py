@@ -14,6 +14,7 @@ from agentr1_backend_openrlhf.command.given import given_options
 from agentr1_backend_openrlhf.command.options import Options, Value, known_options
 from agentr1_backend_openrlhf.command.placement import place, trainer_ranks
 from agentr1_backend_openrlhf.command.without_effect import refuse_without_effect
+from agentr1_backend_openrlhf.own_engine import OpenRLHFEngine
 from agentr1_backend_openrlhf.prompts import LABEL, PROMPT, PromptFiles
 from agentr1_core.backend import TrainingJob
 from agentr1_core.errors import ConfigError
@@ -60,7 +61,8 @@ def launch_options(job: TrainingJob, options: Options) -> dict[str, Value]:
     Raises:
         ConfigError: A setting is unknown, refused, or would have no effect.
     """
-    given = given_options(job.settings, job.engine[1], options, OWN_SETTINGS)
+    own_engines = issubclass(job.engine[0], OpenRLHFEngine)
+    given = given_options(job.settings, job.engine[1] if own_engines else {}, options, OWN_SETTINGS)
     _check_job(job)
     critic = bool(getattr(job.estimator, "needs_values", False))
     coefficient = given.get("algo.kl.init_coef", 0.0)
@@ -72,7 +74,7 @@ def launch_options(job: TrainingJob, options: Options) -> dict[str, Value]:
         **_results(job),
         **_algorithm(job, given, critic=critic, reference=reference),
     }
-    chosen |= {**given, **place(given, reference=reference, critic=critic)}
+    chosen |= {**given, **place(given, reference=reference, critic=critic, own_engines=own_engines)}
     refuse_without_effect(given, chosen, options)
     _check_rows(job, chosen)
     _check_batches(job, chosen)

@@ -13,6 +13,7 @@ from agentr1_core.errors import ConfigError
 
 #: Options, or sections ending in a dot; when they have an effect; and what gives them one.
 _NEEDS: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Any]], bool], str], ...] = (
+    (("vllm.",), lambda at: at["vllm.num_engines"] > 0, "Set `engine: openrlhf`"),
     (("ref.", "algo.kl."), lambda at: at["algo.kl.init_coef"] > 0, "Set `backend.algo.kl.init_coef` above 0"),
     (
         ("critic.", "train.colocate_critic_reward"),
