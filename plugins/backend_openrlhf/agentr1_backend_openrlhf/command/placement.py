@@ -29,7 +29,7 @@ def place(given: Mapping[str, Value], *, reference: bool, critic: bool, own_engi
     """
     if not own_engines:
         return _place_models(given, reference=reference, critic=critic)
-    together = bool(given.get("train.colocate_all", not given.get("train.async_enable", False)))
+    together = bool(given.get("train.colocate_all", True))
     tensor_parallel = _count(given, "vllm.tensor_parallel_size", 1)
     nodes = _count(given, "actor.num_nodes", 1)
     if "actor.num_gpus_per_node" in given:
@@ -45,7 +45,7 @@ def place(given: Mapping[str, Value], *, reference: bool, critic: bool, own_engi
             "The policy's GPUs are not said, and it does not share those of the vLLM engines.",
             "Set `backend.actor.num_gpus_per_node`, or `backend.train.colocate_all: true`.",
         )
-    if together and not given.get("train.async_enable", False) and nodes * per_node != engines * tensor_parallel:
+    if together and nodes * per_node != engines * tensor_parallel:
         raise _uneven(nodes * per_node, engines, tensor_parallel)
     placed: dict[str, Value] = {"actor.num_nodes": nodes, "actor.num_gpus_per_node": per_node}
     beside = [("ref", reference, bool(given.get("train.colocate_actor_ref"))), ("critic", critic, False)]
@@ -57,8 +57,8 @@ def place(given: Mapping[str, Value], *, reference: bool, critic: bool, own_engi
         for size in ("num_nodes", "num_gpus_per_node"):
             placed[f"reward.{size}"] = given.get(f"reward.{size}", placed[f"critic.{size}"])
     placed |= {"train.colocate_all": together, "vllm.num_engines": engines}
-    placed |= {"vllm.tensor_parallel_size": tensor_parallel}
-    if together and not given.get("train.async_enable", False):
+    placed |= {"vllm.tensor_parallel_size": tensor_parallel, "vllm.enable_prefix_caching": True}
+    if together:
         asleep: dict[str, Value] = {"vllm.enable_sleep": True, "ds.enable_sleep": True}
         placed |= {**asleep, "vllm.gpu_memory_utilization": SHARED_MEMORY}
     return {**placed, **{name: given[name] for name in placed if name in given}}

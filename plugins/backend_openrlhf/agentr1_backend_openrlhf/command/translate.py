@@ -76,6 +76,11 @@ def launch_options(job: TrainingJob, options: Options) -> dict[str, Value]:
     }
     chosen |= {**given, **place(given, reference=reference, critic=critic, own_engines=own_engines)}
     refuse_without_effect(given, chosen, options)
+    if given.get("ds.lora.rank") and not own_engines:
+        raise ConfigError(
+            "`backend.ds.lora.rank` is above 0: OpenRLHF then saves adapters alone, which the engine cannot load.",
+            "Train all weights, or set `engine: openrlhf`.",
+        )
     _check_rows(job, chosen)
     _check_batches(job, chosen)
     return dict(sorted(chosen.items(), key=lambda each: _section(each[0])))
@@ -101,7 +106,6 @@ def _rollouts(job: TrainingJob) -> dict[str, Value]:
             "Raise `rollout.max_context` or lower `sampling.max_tokens`.",
         )
     return {
-        "vllm.enable_prefix_caching": True,
         "rollout.batch_size": job.prompts_per_update,
         "rollout.n_samples_per_prompt": job.group_size,
         "rollout.max_new_tokens": job.sampling.max_tokens,

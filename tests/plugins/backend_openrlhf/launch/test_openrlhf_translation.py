@@ -16,6 +16,7 @@ from agentr1_core.engine import SamplingParams
 from agentr1_core.episode import RolloutLimits
 from agentr1_core.errors import ConfigError
 from agentr1_core.task import Task
+from agentr1_core.testing import ScriptedEngine
 
 OPTIONS = shipped_options()
 
@@ -238,6 +239,25 @@ def test_engines_and_policy_can_have_gpus_of_their_own(make_job):
     assert (said["actor.num_gpus_per_node"], said["vllm.num_engines"]) == (4, 2)
     assert "vllm.enable_sleep" not in said
     assert "vllm.gpu_memory_utilization" not in said
+
+
+def test_an_engine_plugin_has_machines_of_its_own(make_job):
+    backend = {"actor.num_gpus_per_node": 2, "algo.kl.init_coef": 0.01}
+
+    said = translated(make_job(backend, engine={"anything": "of its own"}, engine_kind=ScriptedEngine))
+
+    assert (said["vllm.num_engines"], said["actor.num_gpus_per_node"], said["ref.num_gpus_per_node"]) == (0, 2, 2)
+    assert not any(name.startswith("vllm.") for name in said if name != "vllm.num_engines")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "mend"), [("vllm.enforce_eager", True, "engine: openrlhf"), ("ds.lora.rank", 8, "all weights")]
+)
+def test_what_an_engine_plugin_cannot_follow_is_refused(make_job, name, value, mend):
+    with pytest.raises(ConfigError, match=mend) as error:
+        translated(make_job({name: value}, engine_kind=ScriptedEngine))
+
+    assert f"`backend.{name}`" in error.value.problem
 
 
 def test_losses_over_rows_are_passed_on_where_a_row_is_a_step(make_job):
