@@ -6,8 +6,9 @@ to OpenRLHF, or would mean something else there, is refused with the key of the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from agentr1_backend_openrlhf import AGENT_FILE
 from agentr1_backend_openrlhf.command.given import given_options
@@ -19,8 +20,8 @@ from agentr1_backend_openrlhf.prompts import LABEL, PROMPT, PromptFiles
 from agentr1_core.backend import TrainingJob
 from agentr1_core.errors import ConfigError
 
-#: Keys of ``backend`` that are no options of OpenRLHF.
-OWN_SETTINGS: Collection[str] = ("python", "timeout_s")
+#: Keys of ``backend`` that are no options of OpenRLHF, and what they take.
+OWN_SETTINGS: Mapping[str, tuple[type, ...]] = {"python": (str,), "timeout_s": (int, float)}
 
 #: Order of the sections on the command line.
 _SECTIONS = (
@@ -61,6 +62,7 @@ def launch_options(job: TrainingJob, options: Options) -> dict[str, Value]:
     Raises:
         ConfigError: A setting is unknown, refused, or would have no effect.
     """
+    _check_own(job.settings)
     own_engines = issubclass(job.engine[0], OpenRLHFEngine)
     given = given_options(job.settings, job.engine[1] if own_engines else {}, options, OWN_SETTINGS)
     _check_job(job)
@@ -84,6 +86,18 @@ def launch_options(job: TrainingJob, options: Options) -> dict[str, Value]:
     _check_rows(job, chosen)
     _check_batches(job, chosen)
     return dict(sorted(chosen.items(), key=lambda each: _section(each[0])))
+
+
+def _check_own(settings: Mapping[str, Any]) -> None:
+    for name, kinds in OWN_SETTINGS.items():
+        value = settings.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            wanted = "text" if kinds == (str,) else "a number"
+            raise ConfigError(f"`backend.{name}` is {value!r}; expected {wanted}.", "Mend its value.")
+        if name == "timeout_s" and value <= 0:
+            raise ConfigError(f"`backend.timeout_s` is {value}.", "Give a positive number of seconds.")
 
 
 def _models(job: TrainingJob, critic: bool) -> dict[str, Value]:
