@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 
 from agentr1_backend_openrlhf import AGENT_FILE
+from agentr1_backend_openrlhf.checks import check_arguments
 from agentr1_backend_openrlhf.command import known_options, launch_of
 from agentr1_backend_openrlhf.command.openrlhf_parser import installed_source
 from agentr1_backend_openrlhf.command.options import SHIPPED, to_json
+from agentr1_backend_openrlhf.run import Run
 from agentr1_backend_openrlhf.train import with_agent
 from agentr1_core.config import load_config
 from agentr1_core.job import build_job
@@ -122,3 +124,5 @@ def test_openrlhf_takes_the_existing_script(tmp_path: Path, start: Start) -> Non
     assert args.train.agent_func_path == str(AGENT_FILE)
     assert args.reward.remote_url == ["agent"]
     assert args.critic.model_name_or_path is None
+    plugins, run_file = PluginManager.discover(), EXAMPLES / "openrlhf_existing_script.yaml"
+    check_arguments(args, Run(run_file, load_config(run_file, plugins=plugins), plugins))
