@@ -73,15 +73,17 @@ def test_a_launch_that_never_ends_is_stopped_with_all_its_children(tmp_path: Pat
         "time.sleep(600)"
     )
     deadline = time.monotonic() + PATIENCE_S
-    with (
-        pytest.raises(PluginError, match=r"stopped after 1 seconds"),
-        LaunchProcess(program(code), tmp_path / "log", 1.0) as process,
-    ):
-        while not child.is_file():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        while process.runs():
-            pass
+
+    def launch() -> None:
+        with LaunchProcess(program(code), tmp_path / "log", 1.0) as process:
+            while not child.is_file():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            while process.runs():
+                pass
+
+    with pytest.raises(PluginError, match=r"stopped after 1 seconds"):
+        launch()
     pid = int(child.read_text())
     while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
         assert time.monotonic() < deadline, "the child lives on"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ray_head import ray_head
 
 HERE = Path(__file__).parent
 SHIM = HERE / "cpu_shim"
@@ -16,8 +17,9 @@ SHIM = HERE / "cpu_shim"
 def cpu_environment() -> dict[str, str]:
     """The environment of a process that runs OpenRLHF without a GPU and without vLLM."""
     path = [str(HERE), str(SHIM), str(SHIM / "vllm_absent")]
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {
-        **os.environ,
+        **inherited,  # bytecode is kept: a dozen processes import the same large libraries
         "PYTHONPATH": os.pathsep.join(path),
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -25,10 +27,6 @@ def cpu_environment() -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "RAY_DEDUP_LOGS": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
-        # A busy machine starts Ray's own processes slowly.
-        "RAY_raylet_start_wait_time_s": "600",
-        "RAY_agent_register_timeout_ms": "600000",
-        "RAY_worker_register_timeout_seconds": "600",
     }
 
 
@@ -39,6 +37,15 @@ def environment() -> Iterator[dict[str, str]]:
         for name, value in cpu_environment().items():
             patch.setenv(name, value)
         yield dict(os.environ)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Ray head that launches join, with GPUs that are only counted; its address, which launches inherit."""
+    with ray_head(environment, tmp_path_factory.mktemp("ray") / "head.log") as address:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RAY_ADDRESS", address)
+            yield address
 
 
 @pytest.fixture(scope="session")

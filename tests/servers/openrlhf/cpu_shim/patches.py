@@ -52,18 +52,7 @@ def adam_of_torch(module: Any) -> None:
     module.get_train_ds_config = with_torch_adam
 
 
-def gpus_by_word(ray: Any) -> None:
-    """Ray hands out GPUs by number, whether there are any or not: pretend some, and leave out its dashboard."""
-    start = ray.init
-
-    def init(*args: Any, **kwargs: Any) -> Any:
-        return start(*args, **{"num_cpus": 8, "num_gpus": 4, "include_dashboard": False, **kwargs})
-
-    ray.init = init
-
-
 PATCHES = {
-    "ray": gpus_by_word,
     "torch.cuda": no_cuda,
     "torch.distributed.device_mesh": mesh_on_cpu,
     "deepspeed.ops": no_shared_memory_kernel,
