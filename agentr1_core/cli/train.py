@@ -170,7 +170,7 @@ def summary_of(config: RunConfig, result: TrainingResult, seconds: float) -> dic
         "updates": result.updates,
         "ledger": {name: int(result.ledger.get(name, 0)) for name in ("sampled", "trained", "masked", "dropped")},
         "model": config.model,
-        "recipe": config.recipe,
+        "recipe": config.recipe.name if config.recipe is not None else None,
         "checkpoint": str(result.checkpoint),
         "version": agentr1,
     }
