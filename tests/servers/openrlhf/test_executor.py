@@ -59,13 +59,13 @@ def executor_of(run_dir: Path, monkeypatch: pytest.MonkeyPatch, **env):
 
 def play(executor, labels, *, logprobs=1, prompt="number 3"):
     """Execute once for each label, all in one event loop, then let the executor close."""
-    from agentr1_engine_transformers.engine import EmbeddedEngine
+    from agentr1_engine_transformers.engine import TransformersEngine
 
     model, _ = model_and_data()
     tokenizer = load_tokenizer(str(model))
 
     async def work():
-        engine = EmbeddedEngine(EmbeddedEngine.Settings(model=str(model)))
+        engine = TransformersEngine(TransformersEngine.Settings(model=str(model)))
         await engine.start()
         sampling = SimpleNamespace
         params = sampling(temperature=1.0, top_p=1.0, top_k=-1, max_tokens=3, logprobs=logprobs)
