@@ -16,8 +16,9 @@ from pathlib import Path
 
 START_TIMEOUT_S, STOP_TIMEOUT_S, ATTEMPTS = 300.0, 30.0, 5
 
-#: Ray would start a worker for each of its CPUs beforehand; none of them fits a launch's own environment.
-_NO_SPARE_WORKERS = {"RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0"}
+#: Ray would start a worker for each of its CPUs beforehand, none of which fits a launch's own environment, and give all
+#: workers a low priority.
+_WORKERS = {"RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0", "RAY_worker_niceness": "0"}
 
 
 def free_ports(n: int) -> list[int]:
@@ -72,7 +73,7 @@ def _head(environment: Mapping[str, str], log: Path) -> Iterator[str]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
-            env={**environment, **_NO_SPARE_WORKERS},
+            env={**environment, **_WORKERS},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
