@@ -58,8 +58,7 @@ class AgentExecutor(_Base):  # type: ignore[misc]
             raise PluginError("Backend 'openrlhf' plays no prompts with images.", "Remove `--data.image_key`.")
         request = label if isinstance(label, Request) else self._stock_request(label)
         table = await self._open(hf_tokenizer, llm_engine, type(sampling_params), max_length)
-        member = self._members[request.group_id]
-        self._members[request.group_id] += 1
+        member = self._next_member(request)
         task, split = read_label(prompt, request.label)
         sampling = self._run.sampling(request.training and split == "train")
         if split == "train":  # held-out tasks of the run file are sampled as it says, whatever OpenRLHF's flags are
@@ -72,7 +71,15 @@ class AgentExecutor(_Base):  # type: ignore[misc]
 
     def _stock_request(self, label: Any) -> Request:
         self._prompts += 1
-        return Request(label, f"stock/{self._prompts}")
+        return Request(label, f"stock/{self._prompts}", 1)
+
+    def _next_member(self, request: Request) -> int:
+        """The place of an episode in its group: OpenRLHF asks for them one by one and says no number."""
+        member = self._members[request.group_id]
+        self._members[request.group_id] += 1
+        if self._members[request.group_id] == request.size:
+            del self._members[request.group_id]
+        return member
 
     async def _open(self, tokenizer: Any, handle: Any, sampling_type: Any, max_length: int) -> _Table:
         async with self._opening:

@@ -18,6 +18,8 @@ class Request:
     label: Any
     #: The group its episodes are compared in.
     group_id: str
+    #: How many episodes the group has.
+    size: int
     training: bool = True
     #: Play nothing; close what is open.
     close: bool = False

@@ -35,10 +35,11 @@ class CarryingGenerator(_Base):  # type: ignore[misc]
         self._agentr1 = run
         self._rounds = 0
         self._training = True
+        self._eval_batches = 0
 
     def generate_eval_samples(self, **generate_kwargs: Any) -> Any:
         """Play all held-out prompts; their trajectories are kept in ``held_out``."""
-        self._training = False
+        self._training, self._eval_batches = False, 0
         try:
             carriers = super().generate_eval_samples(**generate_kwargs)
         finally:
@@ -55,9 +56,12 @@ class CarryingGenerator(_Base):  # type: ignore[misc]
         raise NotImplementedError
 
     def _next_stream(self) -> str:
-        """Names the groups of one call."""
-        self._rounds += 1
-        return f"{'' if self._training else 'eval/'}{self._rounds - 1}"
+        """Names the groups of one call; evaluations are named alike, so that two of them differ by the policy alone."""
+        if self._training:
+            self._rounds += 1
+            return str(self._rounds - 1)
+        self._eval_batches += 1
+        return f"eval/{self._eval_batches - 1}"
 
     def _carrier(self, trajectory: Trajectory, prompt: Any, label: Any, **generate_kwargs: Any) -> Any:
         told = {"prompt": prompt, "label": label, "images": None, "mm_train_inputs": None}
@@ -73,7 +77,7 @@ class OwnEnginesGenerator(CarryingGenerator):
         raise PluginError("OpenRLHF gives its own engines their weights itself.", "Leave them to its trainer.")
 
     def close(self) -> None:
-        request = Request(None, "close", close=True)
+        request = Request(None, "close", 1, close=True)
         told = {"prompt": "", "label": request, "sampling_params": None, "max_length": 0, "hf_tokenizer": None}
         refs = [engine.generate_responses.remote(**told, num_samples=1) for engine in self.vllm_engines]
         if refs:
@@ -81,8 +85,10 @@ class OwnEnginesGenerator(CarryingGenerator):
 
     def _dispatch_prompts_to_vllm(self, prompts: Sequence[Any], labels: Sequence[Any], **kwargs: Any) -> Any:
         stream = self._next_stream()
+        size = int(kwargs.get("n_samples_per_prompt", self.args.rollout.n_samples_per_prompt))
         requests = [
-            Request(label, f"{stream}/{position}", training=self._training) for position, label in enumerate(labels)
+            Request(label, f"{stream}/{position}", size, training=self._training)
+            for position, label in enumerate(labels)
         ]
         return super()._dispatch_prompts_to_vllm(prompts, requests, **kwargs)
 

@@ -42,10 +42,10 @@ def environment() -> Iterator[dict[str, str]]:
 @pytest.fixture(scope="session")
 def ray_cluster(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Ray head that launches join, with GPUs that are only counted; its address, which launches inherit."""
-    with ray_head(environment, tmp_path_factory.mktemp("ray") / "head.log") as address:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("RAY_ADDRESS", address)
-            yield address
+    log = tmp_path_factory.mktemp("ray") / "head.log"
+    with ray_head(environment, log) as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_ADDRESS", address)
+        yield address
 
 
 @pytest.fixture(scope="session")

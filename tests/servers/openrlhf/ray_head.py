@@ -16,6 +16,10 @@ from pathlib import Path
 
 START_TIMEOUT_S, STOP_TIMEOUT_S, ATTEMPTS = 300.0, 30.0, 5
 
+#: Ray would start a worker for each of its CPUs beforehand, none of which fits a launch's own environment, and give all
+#: workers a low priority.
+_WORKERS = {"RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0", "RAY_worker_niceness": "0"}
+
 
 def free_ports(n: int) -> list[int]:
     """Ports that nobody listens on now."""
@@ -62,13 +66,17 @@ def _head(environment: Mapping[str, str], log: Path) -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="r1-", dir="/tmp")  # paths of sockets must be short
     command = [
         *(sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"),
-        *("--node-ip-address", "127.0.0.1", "--port", str(port), "--num-cpus", "8", "--num-gpus", "4"),
+        *("--node-ip-address", "127.0.0.1", "--port", str(port), "--num-cpus", "4", "--num-gpus", "4"),
         *("--include-dashboard", "false", "--temp-dir", folder, "--object-store-memory", str(256 * 1024**2)),
         *(word for name, agent in zip(names, agents, strict=True) for word in (name, str(agent))),
     ]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, env=dict(environment), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            env={**environment, **_WORKERS},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
             _wait(process, log)

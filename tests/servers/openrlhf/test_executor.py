@@ -1,7 +1,6 @@
 """The agent executor as OpenRLHF loads and calls it, and what OpenRLHF's own code makes of its answers.
 
-Tokens are sampled by a real model; in the place of vLLM stands the embedded engine behind the same handle. The real
-handle is used in ``test_own_engines``.
+Tokens are sampled by a real model; in the place of vLLM stands the embedded engine behind the same handle.
 """
 
 from __future__ import annotations
@@ -12,40 +11,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from embedded_rollouts import VllmShaped
 from toy_run import model_and_data, toy_config, toy_job
 
 from agentr1_backend_openrlhf import AGENT_FILE, RUN_VARIABLE
 from agentr1_backend_openrlhf.prompts import label_of
 from agentr1_backend_openrlhf.request import TRAJECTORY, Request
 from agentr1_core.config.load import check_config
-from agentr1_core.engine import SamplingParams
 from agentr1_core.errors import ConfigError, PluginError
 from agentr1_core.job.rollouts import load_tokenizer
-from agentr1_core.mdp import token_array
 from agentr1_core.run_folder import RunFolder
 from agentr1_core.task import Task
-
-
-class Handle:
-    """The ``generate`` of OpenRLHF's rollout actor, with vLLM's shapes around the embedded engine."""
-
-    def __init__(self, engine) -> None:
-        self._engine = engine
-
-    async def generate(self, prompt_token_ids, sampling_params, multi_modal_data=None):
-        told = SamplingParams(
-            max_tokens=sampling_params.max_tokens,
-            temperature=sampling_params.temperature,
-            stop_token_ids=tuple(sampling_params.stop_token_ids),
-        )
-        found = await self._engine.generate(token_array(prompt_token_ids), told)
-        said = [
-            {int(t): SimpleNamespace(logprob=float(p))} for t, p in zip(found.token_ids, found.logprobs, strict=True)
-        ]
-        output = SimpleNamespace(
-            token_ids=tuple(found.token_ids.tolist()), logprobs=said, finish_reason=found.finish_reason.value
-        )
-        return SimpleNamespace(outputs=[output])
 
 
 def executor_of(run_dir: Path, monkeypatch: pytest.MonkeyPatch, **env):
@@ -59,13 +35,13 @@ def executor_of(run_dir: Path, monkeypatch: pytest.MonkeyPatch, **env):
 
 def play(executor, labels, *, logprobs=1, prompt="number 3"):
     """Execute once for each label, all in one event loop, then let the executor close."""
-    from agentr1_engine_transformers.engine import EmbeddedEngine
+    from agentr1_engine_transformers.engine import TransformersEngine
 
     model, _ = model_and_data()
     tokenizer = load_tokenizer(str(model))
 
     async def work():
-        engine = EmbeddedEngine(EmbeddedEngine.Settings(model=str(model)))
+        engine = TransformersEngine(TransformersEngine.Settings(model=str(model)))
         await engine.start()
         sampling = SimpleNamespace
         params = sampling(temperature=1.0, top_p=1.0, top_k=-1, max_tokens=3, logprobs=logprobs)
@@ -73,13 +49,13 @@ def play(executor, labels, *, logprobs=1, prompt="number 3"):
         async def one(label):
             return await executor.execute(
                 prompt=prompt, label=label, sampling_params=params, max_length=96, hf_tokenizer=tokenizer,
-                llm_engine=Handle(engine),
+                llm_engine=VllmShaped(engine),
             )  # fmt: skip
 
         try:
             return await asyncio.gather(*(one(label) for label in labels))
         finally:
-            await one(Request(None, "close", close=True))
+            await one(Request(None, "close", 1, close=True))
             await engine.close()
 
     return asyncio.run(work())
@@ -122,7 +98,7 @@ def test_a_stock_trainer_is_refused_a_rewritten_context(tmp_path, monkeypatch) -
 
 def test_the_step_trainer_gets_whole_trajectories_of_one_group(tmp_path, monkeypatch) -> None:
     executor = executor_of(tmp_path, monkeypatch, rewrites=True)
-    answers = play(executor, [Request(label_of(Task({"question": "number 5"}), "train"), "0/7")] * 3)
+    answers = play(executor, [Request(label_of(Task({"question": "number 5"}), "train"), "0/7", 3)] * 3)
 
     found = [answer[TRAJECTORY] for answer in answers]
     assert sorted(trajectory.id for trajectory in found) == ["0/7/0", "0/7/1", "0/7/2"]
