@@ -57,6 +57,36 @@ def _refuse_unkept(args: Any) -> None:
             "Give the penalty as a reward function, or set `algorithm.estimator.truncated`.",
         ),
         (
+            "--reward.normalize_enable",
+            args.reward.normalize_enable,
+            "it is about a reward model, and would shift the critic's values",
+            "Remove the flag: estimators normalise.",
+        ),
+        (
+            "--algo.advantage.gamma",
+            args.algo.advantage.gamma != 1,
+            "the run file's estimator takes its place",
+            "Set `algorithm.estimator.gamma` of the run file.",
+        ),
+        (
+            "--algo.advantage.lambd",
+            args.algo.advantage.lambd != 1,
+            "the run file's estimator takes its place",
+            "Set `algorithm.estimator.lam` of the run file.",
+        ),
+        (
+            "--algo.advantage.no_std_norm",
+            args.algo.advantage.no_std_norm,
+            "the run file's estimator takes its place",
+            "Choose an estimator, or its settings, in the run file.",
+        ),
+        (
+            "--data.input_template",
+            args.data.input_template is not None,
+            "agentr1 renders the messages itself",
+            "Remove the flag.",
+        ),
+        (
             "--data.max_images_per_prompt",
             args.data.max_images_per_prompt > 0,
             "prompts with images are not supported",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -46,16 +47,21 @@ class EventWriter:
         self._file.close()
 
     def _write(self, event: str, **more: Any) -> None:
-        self._file.write(json.dumps({"event": event, **more}) + "\n")
+        self._file.write(json.dumps({"event": event, "time": round(time.time(), 3), **more}) + "\n")
         self._file.flush()
 
 
 class EventReader:
-    """Reads what was appended since the last look."""
+    """Reads what was appended since the last look.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: The file, which need not exist yet.
+        from_start: Whether what is there already counts as new.
+    """
+
+    def __init__(self, path: Path, *, from_start: bool = False) -> None:
         self._path = path
-        self._offset = path.stat().st_size if path.is_file() else 0
+        self._offset = path.stat().st_size if path.is_file() and not from_start else 0
 
     def new(self) -> Iterator[dict[str, Any]]:
         """The events that are complete by now, ``group`` and ``trajectory`` ones with the object under ``value``."""

@@ -108,8 +108,7 @@ class _Table:
         self._flow = run.make_flow()
         self._owner = self._rollouts(run.sampling(True))
         self._by_sampling: dict[SamplingParams, Rollouts] = {}
-        n_engines = int(run.config.engine.settings.get("num_engines", 1)) if run.has_own_engines else 1
-        self._gate = asyncio.Semaphore(max(run.config.rollout.concurrency // n_engines, 1))
+        self._gate = asyncio.Semaphore(max(run.config.rollout.concurrency // run.n_own_engines, 1))
 
     def _rollouts(self, sampling: SamplingParams) -> Rollouts:
         return Rollouts(

@@ -23,9 +23,16 @@ class OpenRLHFEngineSettings(BaseModel):
 
     num_engines: int = Field(default=1, ge=1, description="vLLM engines to start.")
     tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs of each.")
-    gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1, description="Share of GPU memory for each.")
+    gpu_memory_utilization: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Share of a GPU's memory; 0.6 where the policy shares it, else OpenRLHF's.",
+    )
     enforce_eager: bool = Field(default=False, description="Run without CUDA graphs.")
-    enable_sleep: bool = Field(default=False, description="Free GPU memory while the policy trains.")
+    enable_sleep: bool | None = Field(
+        default=None, description="Free GPU memory while the policy trains; by default where both share it."
+    )
 
 
 class OpenRLHFEngine(InferenceEngine):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ class PromptFiles:
 
 
 def write_prompts(job: TrainingJob) -> PromptFiles:
-    """Write the prompt files of a job.
+    """Write the prompt files of a job into the backend's own folder, which a new run finds empty.
 
     OpenRLHF goes through its prompts once and updates after every ``prompts_per_update`` of them. The file therefore
     holds exactly the prompts of all updates: the tasks pass by pass, each pass shuffled by the job's seed.
@@ -51,6 +52,8 @@ def write_prompts(job: TrainingJob) -> PromptFiles:
         DataError: A task holds something that JSON cannot keep.
     """
     files = PromptFiles.of(job)
+    if not job.resume:
+        shutil.rmtree(files.train.parent, ignore_errors=True)
     files.train.parent.mkdir(parents=True, exist_ok=True)
     n_prompts = job.updates * job.prompts_per_update
     _write(files.train, (_line(task, "train") for task in _passes(job.train_tasks, n_prompts, job.seed)))

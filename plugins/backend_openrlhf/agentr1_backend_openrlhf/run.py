@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agentr1_backend_openrlhf import RUN_VARIABLE
+from agentr1_backend_openrlhf.command.given import flat
 from agentr1_core.config import RunConfig, load_config
 from agentr1_core.engine import SamplingParams
 from agentr1_core.episode import RolloutLimits
@@ -56,6 +57,12 @@ class Run:
     def has_own_engines(self) -> bool:
         """Whether OpenRLHF's own engines sample, rather than an engine plugin in the collector."""
         return self.config.engine.name.rpartition(":")[2] == OWN_ENGINE
+
+    @property
+    def n_own_engines(self) -> int:
+        """OpenRLHF's own engines that share the run's episodes; 1 where the run file does not say how many."""
+        said = {f"vllm.{name}": value for name, value in self.config.engine.settings.items()}
+        return int({**dict(flat(self.config.backend.settings)), **said}.get("vllm.num_engines") or 1)
 
     @cached_property
     def tasks(self) -> Sequence[Task]:

@@ -1,7 +1,8 @@
 """``python -m agentr1_backend_openrlhf.train``: OpenRLHF's command line with the step trainer.
 
 It takes exactly the arguments of ``python -m openrlhf.cli.train_ppo_ray`` and runs that very module, after putting its
-own trainer and workers where that module imports them from. The run file is named by the environment.
+own trainer and workers where that module imports them from; the agent need not be named. The run file is named by the
+environment.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from agentr1_backend_openrlhf import RUN_VARIABLE
+from agentr1_backend_openrlhf import AGENT_FILE, RUN_VARIABLE
 from agentr1_backend_openrlhf.private_names import NAMES, find, rebind
 from agentr1_backend_openrlhf.run import Run, load_run
 from agentr1_core.errors import AgentR1Error
 
+AGENT_FLAG = "--train.agent_func_path"
 #: What OpenRLHF itself hands to Ray's workers, with its defaults.
 _OPENRLHF_ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "true",
@@ -34,8 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run = load_run()
     _put_step_trainer_in_place(run)
     _start_ray(run)
-    sys.argv = [NAMES["command"][0], *(sys.argv[1:] if arguments is None else arguments)]
+    sys.argv = [NAMES["command"][0], *with_agent(sys.argv[1:] if arguments is None else arguments)]
     runpy.run_module(NAMES["command"][0], run_name="__main__")
+
+
+def with_agent(arguments: Sequence[str]) -> list[str]:
+    """OpenRLHF's arguments with the agent that plays the run file, unless they name one."""
+    named = any(word.partition("=")[0] == AGENT_FLAG for word in arguments)
+    return [*arguments, *([] if named else [AGENT_FLAG, str(AGENT_FILE)])]
 
 
 def _put_step_trainer_in_place(run: Run) -> None:

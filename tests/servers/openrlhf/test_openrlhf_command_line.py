@@ -6,6 +6,7 @@ import argparse
 import ast
 import importlib.util
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -14,9 +15,13 @@ from typing import Any
 
 import pytest
 
+from agentr1_backend_openrlhf import AGENT_FILE
+from agentr1_backend_openrlhf.checks import check_arguments
 from agentr1_backend_openrlhf.command import known_options, launch_of
 from agentr1_backend_openrlhf.command.openrlhf_parser import installed_source
 from agentr1_backend_openrlhf.command.options import SHIPPED, to_json
+from agentr1_backend_openrlhf.run import Run
+from agentr1_backend_openrlhf.train import with_agent
 from agentr1_core.config import load_config
 from agentr1_core.job import build_job
 from agentr1_core.plugins import PluginManager
@@ -66,7 +71,7 @@ def test_the_shipped_list_is_that_of_the_installed_openrlhf() -> None:
     assert to_json(known_options().version, list(known_options())) == SHIPPED.read_text()
 
 
-@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("openrlhf_*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("openrlhf_*gpu*.yaml")), ids=lambda path: path.stem)
 def test_openrlhf_takes_the_examples(example: Path, tmp_path: Path, start: Start) -> None:
     args = start(launch(example, tmp_path).arguments)
 
@@ -104,3 +109,20 @@ def test_openrlhf_reads_what_a_run_file_says(
     for part in path.split("."):
         found = getattr(found, part)
     assert found == value
+
+
+def test_openrlhf_takes_the_existing_script(tmp_path: Path, start: Start) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nprintf '%s\\0' \"$@\" > {tmp_path / 'words'}\n")
+    python.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run([EXAMPLES / "openrlhf_existing_script.sh"], env={**os.environ, "PATH": path}, check=True)
+    words = (tmp_path / "words").read_text().split("\0")[:-1]
+
+    args = start(with_agent(words[2:]))
+
+    assert args.train.agent_func_path == str(AGENT_FILE)
+    assert args.reward.remote_url == ["agent"]
+    assert args.critic.model_name_or_path is None
+    plugins, run_file = PluginManager.discover(), EXAMPLES / "openrlhf_existing_script.yaml"
+    check_arguments(args, Run(run_file, load_config(run_file, plugins=plugins), plugins))

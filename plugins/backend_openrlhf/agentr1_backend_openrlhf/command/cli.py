@@ -1,6 +1,7 @@
-"""``agentr1 openrlhf-command``: what ``agentr1 train`` would start, printed for people with a launcher of their own.
+"""The commands for people with a launcher of their own: ``openrlhf-command`` and ``openrlhf-report``.
 
-Standard output is the command alone. Everything but the options is imported when the command runs.
+The first prints what ``agentr1 train`` would start, and that alone on standard output. Everything but the options is
+imported when a command runs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _PASS_THROUGH = {"ignore_unknown_options": True, "allow_interspersed_args": True
 
 
 def add_commands(app: typer.Typer) -> None:
-    """Add ``openrlhf-command`` to the command line."""
+    """Add ``openrlhf-command`` and ``openrlhf-report`` to the command line."""
 
     @app.command("openrlhf-command", context_settings=_PASS_THROUGH)
     def openrlhf_command(
@@ -38,3 +39,15 @@ def add_commands(app: typer.Typer) -> None:
 
         launch = prepare(run, ctx.obj, run_dir=run_dir, resume=resume, overwrite=overwrite)
         print(launch.as_ray_job(submit) if submit else launch.as_shell())
+
+    @app.command("openrlhf-report")
+    def openrlhf_report(
+        run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder of a run.", show_default=False)],
+    ) -> None:
+        """Write figures and report of an OpenRLHF launch that you started yourself; at any time."""
+        from agentr1_core.cli.main import quieten_libraries
+
+        quieten_libraries()
+        from agentr1_backend_openrlhf.command.report import report
+
+        print(report(run_dir))

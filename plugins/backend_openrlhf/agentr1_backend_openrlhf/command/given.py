@@ -29,7 +29,7 @@ def given_options(
         ConfigError: A key is unknown, given twice, refused, or has a value that OpenRLHF would not take.
     """
     found: dict[str, Value] = {}
-    for key, value in _flat({key: value for key, value in settings.items() if key not in own}, ""):
+    for key, value in flat({key: value for key, value in settings.items() if key not in own}):
         name, place = key.removeprefix("--"), f"backend.{key}"
         if name not in options:
             raise _unknown(name, place, options, own)
@@ -49,11 +49,12 @@ def given_options(
     return found
 
 
-def _flat(section: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def flat(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted keys of a section and their values, however deeply they are nested."""
     for key, value in section.items():
         dotted = f"{prefix}.{key}" if prefix else str(key)
         if isinstance(value, Mapping):
-            yield from _flat(value, dotted)
+            yield from flat(value, dotted)
         else:
             yield dotted, value
 

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from agentr1_backend_openrlhf import RUN_VARIABLE
@@ -70,7 +71,7 @@ def launch_of(job: TrainingJob) -> Launch:
     """
     run_file = job.run_dir.resolve() / "config.yaml"
     return Launch(
-        python=str(job.settings.get("python") or sys.executable),
+        python=str(Path(job.settings.get("python") or sys.executable).expanduser()),
         arguments=tuple(launch_arguments(job)),
         env=MappingProxyType({RUN_VARIABLE: str(run_file)}),
     )

@@ -54,13 +54,15 @@ REFUSED: Mapping[str, tuple[str, str]] = {
     ),
     "train.max_tokens_per_gpu": ("it belongs to dynamic batches, which drop rows", "Remove it."),
     "rollout.max_tokens_per_gpu": ("it belongs to dynamic batches, which drop rows", "Remove it."),
+    "train.async_enable": ("the step trainer is synchronous", "Remove it."),
+    "train.async_queue_size": ("the step trainer is synchronous", "Remove it."),
     "train.partial_rollout_enable": (
         "actions would begin under one set of weights and end under another, and OpenRLHF does not say where",
         "Remove it.",
     ),
     "algo.dynamic_filtering_enable": (
-        "filtered groups vanish before their tokens are counted, and the run would end before its last update",
-        "Remove it: groups without a signal have advantages of zero, and count as what they are.",
+        "it uses up more prompts than the updates have, so that the run would end before its last update",
+        "Remove it: groups without a signal have advantages of zero.",
     ),
     "algo.dynamic_filtering_range": ("it belongs to dynamic filtering", "Remove it."),
     "reward.overlong_buffer_len": (_REWARDS, "Give a `reward` of your own that counts tokens."),

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -109,7 +109,23 @@ class Options:
         if option.n_values == "+" and not values:
             raise ConfigError(f"`{key}` is an empty list.", "Give at least one value, or remove it.")
         for each in values:
-            _check_one(option, each, key)
+            self._check_one(option, each, key)
+
+    def _check_one(self, option: Option, value: Any, key: str) -> None:
+        wanted: tuple[type, ...] = {"int": (int,), "float": (int, float), "str": (str,)}[option.kind]
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise ConfigError(
+                f"`{key}` is {value!r}; OpenRLHF's {option.flag} takes {_IN_WORDS[option.kind]}.", "Mend its value."
+            )
+        if isinstance(value, float) and (math.isnan(value) or value == -math.inf):
+            raise ConfigError(f"`{key}` is {value}.", "Give a finite number, or `.inf`.")
+        if isinstance(value, str) and value.startswith("-") and option.n_values is not None:
+            raise ConfigError(f"`{key}` holds '{value}', which OpenRLHF would read as an option.", "Mend its value.")
+        if option.choices and value not in option.choices:
+            raise ConfigError(
+                f"`{key}` is '{value}', which OpenRLHF {self.version} does not know for {option.flag}.",
+                f"Use one of: {', '.join(option.choices)}.",
+            )
 
     def write(self, values: Mapping[str, Value]) -> list[str]:
         """The arguments that set these options, in the order given; a switch at its default is left out.
@@ -153,13 +169,17 @@ def known_options() -> Options:
         PluginError: The installed OpenRLHF has another command line.
     """
     source = installed_source()
+    try:
+        installed = version("openrlhf")
+    except PackageNotFoundError:
+        return shipped_options()
     if source is None:
         return shipped_options()
     try:
-        return Options(version("openrlhf"), options_of(read_parser(source)))
+        return Options(installed, options_of(read_parser(source)))
     except ValueError as error:
         raise PluginError(
-            f"Backend 'openrlhf' cannot read the options of OpenRLHF {version('openrlhf')}: {error}.",
+            f"Backend 'openrlhf' cannot read the options of OpenRLHF {installed}: {error}.",
             f"Install openrlhf=={shipped_options().version}.",
         ) from error
 
@@ -182,7 +202,7 @@ def options_of(parser: argparse.ArgumentParser) -> list[Option]:
         elif isinstance(action, argparse._StoreFalseAction):
             kind = "off"
         else:
-            kind = cast("Kind", getattr(action.type, "__name__", "str"))
+            kind = "int" if action.type is int else "float" if action.type is float else "str"
         found.append(
             Option(
                 name=action.option_strings[0].removeprefix("--"),
@@ -241,23 +261,6 @@ def _likeness(name: str, other: str) -> float:
 def _is_fact(option: Option) -> bool:
     """Whether the default says something: the run's name holds the time of day, and JSON has no infinity."""
     return option.default not in (None, math.inf) and option.name != "logger.wandb.run_name"
-
-
-def _check_one(option: Option, value: Any, key: str) -> None:
-    wanted: tuple[type, ...] = {"int": (int,), "float": (int, float), "str": (str,)}[option.kind]
-    if not isinstance(value, wanted) or isinstance(value, bool):
-        raise ConfigError(
-            f"`{key}` is {value!r}; OpenRLHF's {option.flag} takes {_IN_WORDS[option.kind]}.", "Mend its value."
-        )
-    if isinstance(value, float) and (math.isnan(value) or value == -math.inf):
-        raise ConfigError(f"`{key}` is {value}.", "Give a finite number, or `.inf`.")
-    if isinstance(value, str) and value.startswith("-") and option.n_values is not None:
-        raise ConfigError(f"`{key}` holds '{value}', which OpenRLHF would read as an option.", "Mend its value.")
-    if option.choices and value not in option.choices:
-        raise ConfigError(
-            f"`{key}` is '{value}', which OpenRLHF {known_options().version} does not know for {option.flag}.",
-            f"Use one of: {', '.join(option.choices)}.",
-        )
 
 
 def _text(value: Any) -> str:

@@ -29,7 +29,7 @@ def place(given: Mapping[str, Value], *, reference: bool, critic: bool, own_engi
     """
     if not own_engines:
         return _place_models(given, reference=reference, critic=critic)
-    together = bool(given.get("train.colocate_all", not given.get("train.async_enable", False)))
+    together = bool(given.get("train.colocate_all", True))
     tensor_parallel = _count(given, "vllm.tensor_parallel_size", 1)
     nodes = _count(given, "actor.num_nodes", 1)
     if "actor.num_gpus_per_node" in given:
@@ -39,14 +39,23 @@ def place(given: Mapping[str, Value], *, reference: bool, critic: bool, own_engi
         engines = _count(given, "vllm.num_engines", 1)
         per_node, rest = divmod(engines * tensor_parallel, nodes)
         if rest or not per_node:
-            raise _uneven(nodes, engines, tensor_parallel)
+            raise ConfigError(
+                f"The {engines * tensor_parallel} GPUs of the vLLM engines, which the policy shares, do not fit evenly "
+                f"on {nodes} nodes (`backend.actor.num_nodes`).",
+                "Change `engine.num_engines` or `engine.tensor_parallel_size`.",
+            )
     else:
         raise ConfigError(
             "The policy's GPUs are not said, and it does not share those of the vLLM engines.",
             "Set `backend.actor.num_gpus_per_node`, or `backend.train.colocate_all: true`.",
         )
-    if together and not given.get("train.async_enable", False) and nodes * per_node != engines * tensor_parallel:
-        raise _uneven(nodes * per_node, engines, tensor_parallel)
+    if together and nodes * per_node != engines * tensor_parallel:
+        raise ConfigError(
+            f"The policy has {nodes} x {per_node} GPUs, and the {engines} vLLM engines, which share them, have "
+            f"{tensor_parallel} each: that does not fit.",
+            "Make `backend.actor.num_nodes` x `backend.actor.num_gpus_per_node` equal to `engine.num_engines` x "
+            "`engine.tensor_parallel_size`, or set `backend.train.colocate_all: false`.",
+        )
     placed: dict[str, Value] = {"actor.num_nodes": nodes, "actor.num_gpus_per_node": per_node}
     beside = [("ref", reference, bool(given.get("train.colocate_actor_ref"))), ("critic", critic, False)]
     for model, exists, shares in beside:
@@ -57,8 +66,8 @@ def place(given: Mapping[str, Value], *, reference: bool, critic: bool, own_engi
         for size in ("num_nodes", "num_gpus_per_node"):
             placed[f"reward.{size}"] = given.get(f"reward.{size}", placed[f"critic.{size}"])
     placed |= {"train.colocate_all": together, "vllm.num_engines": engines}
-    placed |= {"vllm.tensor_parallel_size": tensor_parallel}
-    if together and not given.get("train.async_enable", False):
+    placed |= {"vllm.tensor_parallel_size": tensor_parallel, "vllm.enable_prefix_caching": True}
+    if together:
         asleep: dict[str, Value] = {"vllm.enable_sleep": True, "ds.enable_sleep": True}
         placed |= {**asleep, "vllm.gpu_memory_utilization": SHARED_MEMORY}
     return {**placed, **{name: given[name] for name in placed if name in given}}
@@ -107,12 +116,3 @@ def _count(given: Mapping[str, Value], name: str, default: int) -> int:
         section = "engine." + name.removeprefix("vllm.") if name.startswith("vllm.") else f"backend.{name}"
         raise ConfigError(f"`{section}` is {value}.", "Give at least 1.")
     return value
-
-
-def _uneven(gpus: int, engines: int, tensor_parallel: int) -> ConfigError:
-    return ConfigError(
-        f"The policy's {gpus} GPUs or nodes and the {engines} vLLM engines of {tensor_parallel} GPUs each do not fit "
-        "each other, and they share their GPUs.",
-        "Make `backend.actor.num_nodes` x `backend.actor.num_gpus_per_node` equal to `engine.num_engines` x "
-        "`engine.tensor_parallel_size`, or set `backend.train.colocate_all: false`.",
-    )

@@ -6,8 +6,9 @@ to OpenRLHF, or would mean something else there, is refused with the key of the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from agentr1_backend_openrlhf import AGENT_FILE
 from agentr1_backend_openrlhf.command.given import given_options
@@ -19,8 +20,8 @@ from agentr1_backend_openrlhf.prompts import LABEL, PROMPT, PromptFiles
 from agentr1_core.backend import TrainingJob
 from agentr1_core.errors import ConfigError
 
-#: Keys of ``backend`` that are no options of OpenRLHF.
-OWN_SETTINGS: Collection[str] = ("python", "timeout_s")
+#: Keys of ``backend`` that are no options of OpenRLHF, and what they take.
+OWN_SETTINGS: Mapping[str, tuple[type, ...]] = {"python": (str,), "timeout_s": (int, float)}
 
 #: Order of the sections on the command line.
 _SECTIONS = (
@@ -61,6 +62,7 @@ def launch_options(job: TrainingJob, options: Options) -> dict[str, Value]:
     Raises:
         ConfigError: A setting is unknown, refused, or would have no effect.
     """
+    _check_own(job.settings)
     own_engines = issubclass(job.engine[0], OpenRLHFEngine)
     given = given_options(job.settings, job.engine[1] if own_engines else {}, options, OWN_SETTINGS)
     _check_job(job)
@@ -76,9 +78,26 @@ def launch_options(job: TrainingJob, options: Options) -> dict[str, Value]:
     }
     chosen |= {**given, **place(given, reference=reference, critic=critic, own_engines=own_engines)}
     refuse_without_effect(given, chosen, options)
+    if given.get("ds.lora.rank") and not own_engines:
+        raise ConfigError(
+            "`backend.ds.lora.rank` is above 0: OpenRLHF then saves adapters alone, which the engine cannot load.",
+            "Train all weights, or set `engine: openrlhf`.",
+        )
     _check_rows(job, chosen)
     _check_batches(job, chosen)
     return dict(sorted(chosen.items(), key=lambda each: _section(each[0])))
+
+
+def _check_own(settings: Mapping[str, Any]) -> None:
+    for name, kinds in OWN_SETTINGS.items():
+        value = settings.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            wanted = "text" if kinds == (str,) else "a number"
+            raise ConfigError(f"`backend.{name}` is {value!r}; expected {wanted}.", "Mend its value.")
+        if name == "timeout_s" and value <= 0:
+            raise ConfigError(f"`backend.timeout_s` is {value}.", "Give a positive number of seconds.")
 
 
 def _models(job: TrainingJob, critic: bool) -> dict[str, Value]:
@@ -101,7 +120,6 @@ def _rollouts(job: TrainingJob) -> dict[str, Value]:
             "Raise `rollout.max_context` or lower `sampling.max_tokens`.",
         )
     return {
-        "vllm.enable_prefix_caching": True,
         "rollout.batch_size": job.prompts_per_update,
         "rollout.n_samples_per_prompt": job.group_size,
         "rollout.max_new_tokens": job.sampling.max_tokens,
@@ -152,18 +170,14 @@ def _algorithm(job: TrainingJob, given: Mapping[str, Value], *, critic: bool, re
         "algo.kl.init_coef": 0.0,
         "actor.entropy_coef": 0.0,  # computes the entropy, to report it
     }
-    if reference:
-        if not given.get("algo.kl.use_loss", False):
-            raise ConfigError(
-                "`backend.algo.kl.init_coef` is above 0: OpenRLHF would take the divergence from the rewards of whole "
-                "trajectories, and here every step has its own.",
-                "Set `backend.algo.kl.use_loss: true`, which puts it into the loss.",
-            )
+    if reference and given.get("algo.kl.use_loss", False):
         said["algo.kl.estimator"] = "k2"  # the gradient of k1 as a loss is zero on average
     correction = [f"algo.advantage.is_correction_{part}" for part in _CORRECTION]
-    if given.get(correction[0]) == "off":
+    shaped = job.sampling.temperature != 1 or job.sampling.truncates_support
+    if given.get(correction[0]) == "off" and shaped:
         raise ConfigError(
-            f"`backend.{correction[0]}` is 'off': OpenRLHF then records no log-probs of what its engines sampled.",
+            f"`backend.{correction[0]}` is 'off': OpenRLHF's engines then report log-probs before temperature and "
+            "truncation, which are not those of the distribution that `sampling` asks for.",
             "Remove it, or weigh every token with 1: `is_correction_level: token`, `is_correction_mode: clip`, "
             "`is_correction_threshold: [1.0, 1.0]`.",
         )
@@ -188,12 +202,19 @@ def _check_job(job: TrainingJob) -> None:
 
 
 def _check_rows(job: TrainingJob, chosen: Mapping[str, Value]) -> None:
-    """Refuse losses that look at whole rows where a row may hold several steps."""
+    """Refuse losses that look at whole rows, where a row may hold several steps."""
+    if chosen.get("actor.loss_agg_mode") == "seq-mean-token-mean":
+        other = "algo.kl.use_loss" if chosen.get("algo.kl.use_loss") else "actor.entropy_coef"
+        if chosen.get(other):
+            raise ConfigError(
+                "`backend.actor.loss_agg_mode: seq-mean-token-mean` is an average over trajectories here, folded into "
+                f"the advantages, and `backend.{other}` has none.",
+                f"Remove `backend.{other}`, or use `token-mean`.",
+            )
     if job.merge == "none":
         return
     for name, value, what in (
         ("actor.policy_loss_type", "gspo", "one ratio for each row"),
-        ("actor.loss_agg_mode", "seq-mean-token-mean", "the same weight for each row"),
         ("algo.advantage.is_correction_level", "seq", "one weight for each row"),
     ):
         if chosen.get(name) == value:

@@ -25,7 +25,6 @@ _NEEDS: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Any]], bool], str], 
     (("actor.muon.",), lambda at: at["actor.optim"] == "muon", "Set `backend.actor.optim: muon`"),
     (("critic.muon.",), lambda at: at["critic.optim"] == "muon", "Set `backend.critic.optim: muon`"),
     (("train.ema_beta",), lambda at: at["train.enable_ema"], "Set `backend.train.enable_ema`"),
-    (("train.async_queue_size",), lambda at: at["train.async_enable"], "Set `backend.train.async_enable`"),
     (("ds.ring_attn_head_stride",), lambda at: at["ds.ring_attn_size"] > 1, "Set `backend.ds.ring_attn_size` above 1"),
     (("logger.wandb.",), lambda at: at["logger.wandb.key"] is not None, "Set `backend.logger.wandb.key`"),
 )

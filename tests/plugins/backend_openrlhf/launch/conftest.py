@@ -13,7 +13,7 @@ from agentr1_backend_openrlhf.command.options import Options
 from agentr1_backend_openrlhf.own_engine import OpenRLHFEngine
 from agentr1_core.backend import TrainingJob
 from agentr1_core.credit import ESTIMATORS
-from agentr1_core.engine import SamplingParams
+from agentr1_core.engine import InferenceEngine, SamplingParams
 from agentr1_core.episode import RolloutLimits
 from agentr1_core.task import Task
 
@@ -31,6 +31,7 @@ def make_job(tmp_path_factory: pytest.TempPathFactory) -> MakeJob:
         backend: dict[str, Any] | None = None,
         engine: dict[str, Any] | None = None,
         estimator: str = "grpo",
+        engine_kind: type[InferenceEngine] = OpenRLHFEngine,
         **changed: Any,
     ) -> TrainingJob:
         job = TrainingJob(
@@ -42,7 +43,7 @@ def make_job(tmp_path_factory: pytest.TempPathFactory) -> MakeJob:
             reward=None,
             tools=None,
             estimator=ESTIMATORS[estimator]({}),
-            engine=(OpenRLHFEngine, engine or {}),
+            engine=(engine_kind, engine or {}),
             limits=RolloutLimits(max_context=512),
             sampling=SamplingParams(max_tokens=64),
             eval_sampling=SamplingParams(max_tokens=64, temperature=0.0),

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from agentr1_backend_openrlhf import RUN_VARIABLE
+from agentr1_backend_openrlhf import AGENT_FILE, RUN_VARIABLE
 from agentr1_backend_openrlhf.command.launch import PROGRAMME, Launch
 from agentr1_backend_openrlhf.command.options import shipped_options
 from agentr1_backend_openrlhf.prompts import read_label
+from agentr1_backend_openrlhf.train import with_agent
 from agentr1_core.cli.main import main
+from agentr1_core.config import load_config
+from agentr1_core.job import build_job
+from agentr1_core.plugins import PluginManager
 
 OPTIONS = shipped_options()
 EXAMPLES = Path(__file__).parents[4] / "examples" / "gpu"
@@ -100,7 +105,7 @@ def test_a_job_for_a_ray_cluster_carries_the_variable(run_file, tmp_path, capsys
     [
         (["--backend", "{name: trl}"], "backend 'trl', which is not launched by OpenRLHF"),
         (["--backend.ds.zero_stag", "3"], "Did you mean `backend.ds.zero_stage`?"),
-        (["--engine", "vllm"], "Set `engine.name` to one of: openrlhf"),
+        (["--engine", "vlm"], "Did you mean 'vllm'?"),
         (["--algorithm.merge", "tree"], "does not support merge 'tree'"),
     ],
 )
@@ -126,7 +131,7 @@ def test_a_shell_reads_the_command_as_it_is():
     assert launch.as_shell().splitlines()[2] == "  --ds.packing_samples \\"
 
 
-@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("openrlhf_*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("openrlhf_*gpu*.yaml")), ids=lambda path: path.stem)
 def test_the_examples_become_commands(example, tmp_path, monkeypatch, capsys, parse):
     monkeypatch.chdir(tmp_path)
 
@@ -134,3 +139,39 @@ def test_the_examples_become_commands(example, tmp_path, monkeypatch, capsys, pa
 
     found = parse(OPTIONS, printed(capsys)[2])
     assert found["train.agent_func_path"].endswith("agent.py")
+
+
+def test_an_existing_script_starts_the_step_trainer_with_options_that_are_known(tmp_path, parse):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nprintf \'%s\\0\' "${RUN_VARIABLE}" "$@" > {tmp_path / "words"}\n')
+    python.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    environment = {name: value for name, value in os.environ.items() if name != RUN_VARIABLE}
+
+    script = EXAMPLES / "openrlhf_existing_script.sh"
+    subprocess.run([script], env={**environment, "PATH": path}, check=True)
+
+    run_file, *words = (tmp_path / "words").read_text().split("\0")[:-1]
+    assert run_file == "examples/gpu/openrlhf_existing_script.yaml"
+    assert words[:2] == ["-m", PROGRAMME]
+    found = parse(OPTIONS, with_agent(words[2:]))
+    said = load_config(EXAMPLES / "openrlhf_existing_script.yaml")
+    assert found["train.agent_func_path"] == str(AGENT_FILE)
+    assert found["rollout.temperature"] == said.sampling.temperature
+    assert found["rollout.top_p"] == said.sampling.top_p
+    assert found["rollout.max_new_tokens"] == said.sampling.max_tokens
+    assert found["data.max_len"] == said.rollout.max_context
+
+
+def test_an_agent_that_a_launch_names_is_kept():
+    assert with_agent(["--train.agent_func_path", "mine.py"]) == ["--train.agent_func_path", "mine.py"]
+    assert with_agent(["--train.agent_func_path=mine.py"]) == ["--train.agent_func_path=mine.py"]
+
+
+def test_the_run_file_for_trl_and_vllm_builds_a_job(tmp_path):
+    plugins = PluginManager.discover()
+    config = load_config(EXAMPLES / "trl_vllm_2gpu.yaml", [("data.train_size", "8")], plugins)
+
+    job = build_job(config, plugins, tmp_path)
+
+    assert (job.engine[0].name, job.model) == ("vllm", "Qwen/Qwen3-0.6B")

@@ -67,6 +67,17 @@ def test_held_out_tasks_get_a_file_of_their_own(make_job, tmp_path):
     assert write_prompts(replace(job, eval_tasks=[])).eval is None
 
 
+def test_a_new_run_keeps_nothing_of_an_earlier_launch(make_job, tmp_path):
+    left = tmp_path / "openrlhf" / "events.jsonl"
+    left.parent.mkdir()
+    left.write_text("of an earlier launch")
+
+    write_prompts(make_job(run_dir=tmp_path, resume=True))
+    assert left.is_file()
+    write_prompts(make_job(run_dir=tmp_path))
+    assert not left.exists()
+
+
 def test_numpy_becomes_plain_and_anything_else_is_refused_with_its_row():
     row = {"numbers": np.array([1, 2]), "one": np.float32(0.5)}
     assert dict(read_label("", label_of(Task(row), "train"))[0]) == {"numbers": [1, 2], "one": 0.5}

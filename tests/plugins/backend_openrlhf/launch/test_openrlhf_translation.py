@@ -16,6 +16,7 @@ from agentr1_core.engine import SamplingParams
 from agentr1_core.episode import RolloutLimits
 from agentr1_core.errors import ConfigError
 from agentr1_core.task import Task
+from agentr1_core.testing import ScriptedEngine
 
 OPTIONS = shipped_options()
 
@@ -164,6 +165,9 @@ def test_an_option_that_may_not_be_passed_on_is_refused_with_the_mend(make_job, 
             "backend.ds.zero_stage",
         ),
         ({"temperature": 1.0}, {}, r"`backend.temperature`", r"mean `sampling\.temperature`"),
+        ({"python": 3}, {}, "`backend.python` is 3; expected text", "Mend"),
+        ({"timeout_s": "long"}, {}, "`backend.timeout_s` is 'long'; expected a number", "Mend"),
+        ({"timeout_s": 0}, {}, "`backend.timeout_s` is 0", "positive"),
         ({"quite_wrong": 1}, {}, r"`backend.quite_wrong`", r"python, timeout_s, ref\.\*"),
         ({"ds.zero_stage": 3, "ds": {"zero_stage": 2}}, {}, "given twice", "Keep one"),
         ({"ds.zero_stage": "3"}, {}, r"`backend.ds.zero_stage` is '3'", "Mend"),
@@ -172,10 +176,19 @@ def test_an_option_that_may_not_be_passed_on_is_refused_with_the_mend(make_job, 
         ({}, {"sampling": SamplingParams(max_tokens=512)}, "no room is left", "Raise `rollout.max_context`"),
         ({}, {"sampling": SamplingParams(temperature=0.0)}, "`sampling.temperature` is 0", "evaluation.sampling"),
         ({}, {"updates": 0}, "`algorithm.updates` is 0", "agentr1 rollout"),
-        ({"algo.kl.init_coef": 0.01}, {}, "rewards of whole trajectories", "algo.kl.use_loss: true"),
-        ({"algo.advantage.is_correction_level": "off"}, {}, "records no log-probs", r"\[1.0, 1.0\]"),
+        (
+            {"algo.advantage.is_correction_level": "off"},
+            {"sampling": SamplingParams(max_tokens=8, top_p=0.9)},
+            "before temperature and truncation",
+            r"\[1.0, 1.0\]",
+        ),
+        (
+            {"actor": {"loss_agg_mode": "seq-mean-token-mean", "entropy_coef": 0.01}},
+            {},
+            "average over trajectories",
+            "Remove `backend.actor.entropy_coef`",
+        ),
         ({"actor.policy_loss_type": "gspo"}, {}, "one ratio for each row", "algorithm.merge: none"),
-        ({"actor.loss_agg_mode": "seq-mean-token-mean"}, {}, "same weight for each row", "algorithm.merge: none"),
         ({"algo.advantage.is_correction_level": "seq"}, {}, "one weight for each row", "algorithm.merge: none"),
         ({"critic.adam.lr": 1e-5}, {}, "`backend.critic.adam.lr` would have no effect", "step_gae"),
         ({"ref.offload": True}, {}, "no effect", "algo.kl.init_coef"),
@@ -187,8 +200,8 @@ def test_an_option_that_may_not_be_passed_on_is_refused_with_the_mend(make_job, 
         ({"train.micro_batch_size": 3}, {}, "micro-batches of 3", "multiple"),
         ({"rollout.micro_batch_size": 64}, {}, "without work", "Lower"),
         ({"train.colocate_all": False}, {}, "GPUs are not said", "actor.num_gpus_per_node"),
-        ({"actor.num_gpus_per_node": 4}, {"engine": {"num_engines": 2}}, "do not fit", "colocate_all: false"),
-        ({"actor.num_nodes": 3}, {"engine": {"num_engines": 2}}, "do not fit", "colocate_all: false"),
+        ({"actor.num_gpus_per_node": 4}, {"engine": {"num_engines": 2}}, "does not fit", "colocate_all: false"),
+        ({"actor.num_nodes": 3}, {"engine": {"num_engines": 2}}, "evenly on 3 nodes", "engine.num_engines"),
         ({"ds.ring_attn_size": 2}, {}, "groups of 2", "Change"),
         ({}, {"engine": {"num_engines": 0}}, "`engine.num_engines` is 0", "at least 1"),
     ],
@@ -201,13 +214,14 @@ def test_what_cannot_be_said_is_refused_with_its_key(make_job, backend, changed,
     assert error.match(mend)
 
 
-def test_a_divergence_in_the_loss_brings_a_reference_model(make_job):
+def test_a_divergence_brings_a_reference_model(make_job):
     backend = {"algo.kl.init_coef": 0.01, "algo.kl.use_loss": True, "ref.offload": True}
 
     said = translated(make_job(backend, engine={"num_engines": 2}))
 
     assert (said["algo.kl.init_coef"], said["algo.kl.estimator"]) == (0.01, "k2")
     assert (said["ref.num_nodes"], said["ref.num_gpus_per_node"], said["ref.offload"]) == (1, 2, True)
+    assert "algo.kl.estimator" not in translated(make_job({"algo.kl.init_coef": 0.01}))  # in the rewards: k1
 
 
 def test_everything_shares_the_gpus_of_the_engines_by_default(make_job):
@@ -230,8 +244,27 @@ def test_engines_and_policy_can_have_gpus_of_their_own(make_job):
     assert "vllm.gpu_memory_utilization" not in said
 
 
+def test_an_engine_plugin_has_machines_of_its_own(make_job):
+    backend = {"actor.num_gpus_per_node": 2, "algo.kl.init_coef": 0.01}
+
+    said = translated(make_job(backend, engine={"anything": "of its own"}, engine_kind=ScriptedEngine))
+
+    assert (said["vllm.num_engines"], said["actor.num_gpus_per_node"], said["ref.num_gpus_per_node"]) == (0, 2, 2)
+    assert not any(name.startswith("vllm.") for name in said if name != "vllm.num_engines")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "mend"), [("vllm.enforce_eager", True, "engine: openrlhf"), ("ds.lora.rank", 8, "all weights")]
+)
+def test_what_an_engine_plugin_cannot_follow_is_refused(make_job, name, value, mend):
+    with pytest.raises(ConfigError, match=mend) as error:
+        translated(make_job({name: value}, engine_kind=ScriptedEngine))
+
+    assert f"`backend.{name}`" in error.value.problem
+
+
 def test_losses_over_rows_are_passed_on_where_a_row_is_a_step(make_job):
-    backend = {"actor.policy_loss_type": "gspo", "actor.loss_agg_mode": "seq-mean-token-mean"}
+    backend = {"actor.policy_loss_type": "gspo", "algo.advantage.is_correction_level": "seq"}
 
     said = translated(make_job(backend, merge="none"))
 
