@@ -62,7 +62,7 @@ class RoundOfSteps:
         return float(total) / (self.optimizer_steps * self.max_epochs)
 
 
-class StepPolicyTrainer(RoundOfSteps, _PolicyTrainer):  # type: ignore[misc]
+class StepPolicyTrainer(_PolicyTrainer, RoundOfSteps):  # type: ignore[misc]
     """OpenRLHF's policy trainer on a round of rows."""
 
     def _engine(self) -> Any:
@@ -88,7 +88,7 @@ class StepPolicyTrainer(RoundOfSteps, _PolicyTrainer):  # type: ignore[misc]
         return dict(status)
 
 
-class StepCriticTrainer(RoundOfSteps, _CriticTrainer):  # type: ignore[misc]
+class StepCriticTrainer(_CriticTrainer, RoundOfSteps):  # type: ignore[misc]
     """OpenRLHF's critic trainer on a round of rows."""
 
     def _engine(self) -> Any:

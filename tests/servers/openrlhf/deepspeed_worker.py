@@ -1,16 +1,25 @@
-"""One rank of a round of OpenRLHF's own policy trainer under DeepSpeed. ``test_deepspeed_step`` starts it.
+"""One rank of rounds of OpenRLHF's own policy trainer under DeepSpeed. ``test_deepspeed_step`` starts it.
 
-Usage: RANK=... WORLD_SIZE=... deepspeed_worker.py ZERO_STAGE MICRO_BATCH OPTIMISER_STEPS OUTPUT [--offload]
+Usage: RANK=... WORLD_SIZE=... deepspeed_worker.py CASES FOLDER, where CASES is a JSON list of ``DeepSpeedCase`` fields.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 
 import numpy as np
 import torch
 from openrlhf_arguments import parse
-from step_case import CLIP, LEARNING_RATE, MAX_NORM, old_logprobs, rows_of_round, tiny_model
+from step_case import (
+    CLIP,
+    LEARNING_RATE,
+    MAX_NORM,
+    DeepSpeedCase,
+    old_logprobs,
+    rows_of_round,
+    tiny_model,
+)
 
 from agentr1_backend_openrlhf.experiences import (
     ReadOnlyRow,
@@ -24,7 +33,8 @@ from agentr1_core.mdp import token_array
 from agentr1_core.rows import TrainingRow
 
 
-def main(stage: int, micro: int, steps: int, output: str, offload: bool) -> None:
+def run(case: DeepSpeedCase, folder: str) -> None:
+    stage, micro = case.stage, case.micro
     from openrlhf.models import Actor
     from openrlhf.utils.deepspeed import DeepspeedStrategy
 
@@ -43,7 +53,9 @@ def main(stage: int, micro: int, steps: int, output: str, offload: bool) -> None
         "--actor.num_gpus_per_node": 1,
         "--rollout.n_samples_per_prompt": 8,
     }
-    args = parse([str(part) for flag in flags.items() for part in flag] + (["--ds.adam_offload"] if offload else []))
+    args = parse(
+        [str(part) for flag in flags.items() for part in flag] + (["--ds.adam_offload"] if case.offload else [])
+    )
     args.ds.param_dtype = "fp32"  # what is compared is exact only in full precision
     strategy = DeepspeedStrategy(
         max_norm=MAX_NORM, micro_train_batch_size=micro, train_batch_size=micro * 8, zero_stage=stage, args=args
@@ -70,7 +82,7 @@ def main(stage: int, micro: int, steps: int, output: str, offload: bool) -> None
     world, rank = strategy.world_size, torch.distributed.get_rank()
     rows = list(rows_of_round())
     plan = RowPlan.of(
-        len(rows), optimizer_steps=steps, n_ranks=world, train_micro_batch=micro, forward_micro_batch=micro
+        len(rows), optimizer_steps=case.steps, n_ranks=world, train_micro_batch=micro, forward_micro_batch=micro
     )
     rows += [ReadOnlyRow(token_array([1]))] * plan.n_padding
     order = plan.deal([len(row) for row in rows])
@@ -94,9 +106,11 @@ def main(stage: int, micro: int, steps: int, output: str, offload: bool) -> None
     parameters = dict(actor.model.module.named_parameters())
     with zero.GatheredParameters(list(parameters.values()), enabled=stage == 3):
         weights = {name: p.detach().float().clone() for name, p in parameters.items()}
-    torch.save({"status": status, "weights": weights, "steps": actor.model.global_steps}, f"{output}-{rank}.pt")
-    torch.distributed.destroy_process_group()
+    found = {"status": status, "weights": weights, "steps": actor.model.global_steps}
+    torch.save(found, f"{folder}/{case.name}-{rank}.pt")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], "--offload" in sys.argv)
+    for told in json.loads(sys.argv[1]):
+        run(DeepSpeedCase(**told), sys.argv[2])
+    torch.distributed.destroy_process_group()

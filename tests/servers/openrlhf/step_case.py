@@ -19,6 +19,17 @@ VOCABULARY = 64
 CLIP, LEARNING_RATE, MAX_NORM = 0.2, 1e-3, 0.05
 
 
+@dataclass(frozen=True)
+class DeepSpeedCase:
+    """How one round is run: ZeRO stage, rows of a micro-batch, optimiser steps, optimiser states in main memory."""
+
+    name: str
+    stage: int
+    micro: int
+    steps: int = 1
+    offload: bool = False
+
+
 def tiny_model(seed: int = 0) -> LlamaForCausalLM:
     """Two layers in float32, the same for everybody who asks with one seed."""
     torch.manual_seed(seed)
@@ -90,4 +101,6 @@ def reference_step(rows: tuple[TrainingRow, ...], seed: int = 0) -> Reference:
     loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
     optimiser.step()
-    return Reference(float(loss), float(norm), {name: p.detach().clone() for name, p in model.named_parameters()})
+    return Reference(
+        float(loss.detach()), float(norm), {name: p.detach().clone() for name, p in model.named_parameters()}
+    )
