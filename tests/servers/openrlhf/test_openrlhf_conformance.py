@@ -1,6 +1,7 @@
 """The backend through the conformance kit: launches of the real OpenRLHF with Ray and DeepSpeed on the CPU.
 
-Episodes come through the core's collector with the embedded engine; OpenRLHF's own rollout workers are in ``test_openrlhf_own_engines``.
+Episodes come through the core's collector with the embedded engine; OpenRLHF's own rollout workers are in
+``test_openrlhf_own_engines``.
 """
 
 from __future__ import annotations
