@@ -25,6 +25,7 @@ def cpu_environment() -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "DS_ACCELERATOR": "cpu",
         "HF_HUB_OFFLINE": "1",
+        "TORCHDYNAMO_DISABLE": "1",  # OpenRLHF compiles its entropy, which takes a C++ compiler a minute on a CPU
         "RAY_DEDUP_LOGS": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
     }

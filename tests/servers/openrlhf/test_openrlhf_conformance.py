@@ -1,12 +1,14 @@
 """The backend through the conformance kit: launches of the real OpenRLHF with Ray and DeepSpeed on the CPU.
 
-Episodes come through the core's collector with the embedded engine; what needs vLLM is in ``test_own_engines``.
+Episodes come through the core's collector with the embedded engine; OpenRLHF's own rollout workers are in
+``test_openrlhf_own_engines``.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from toy_run import toy_job
 
 from agentr1_backend_openrlhf.backend import OpenRLHFBackend
@@ -14,6 +16,7 @@ from agentr1_core.backend import TrainingJob
 from agentr1_core.testing.backend_kit import BackendKit
 
 
+@pytest.mark.usefixtures("ray_cluster")
 class TestOpenRLHFConforms(BackendKit):
     def make_backend(self) -> OpenRLHFBackend:
         return OpenRLHFBackend()

@@ -41,12 +41,12 @@ def test_steps_with_a_critic_through_openrlhfs_own_engines(ray_cluster: str, tmp
         tmp_path / "run",
         engine={"name": "openrlhf"},
         backend=backend,
-        algorithm={"estimator": {"name": "step_gae"}, "updates": 2},
+        algorithm={"estimator": {"name": "step_gae"}, "updates": 8},
     )
     observer = Observer()
     result = OpenRLHFBackend().train(replace(job, hooks=observer))
 
-    assert result.updates == 2
+    assert result.updates == 8
     for metrics in observer.updates:
         assert metrics["rows"] == 2 * metrics["episodes"] == 32
         assert metrics["logprob_gap"] < 0.05, "the engine has the weights of the policy"
@@ -55,5 +55,5 @@ def test_steps_with_a_critic_through_openrlhfs_own_engines(ray_cluster: str, tmp
         assert metrics["critic/loss"] > 0
         assert metrics["ledger/trained"] == metrics["ledger/sampled"]
     trained = [name for name in observer.ids if not name.startswith("eval/")]
-    assert len(set(trained)) == len(trained) == 2 * 16
+    assert len(set(trained)) == len(trained) == 8 * 16
     assert len(observer.ids) - len(trained) == 2 * 4, "before and after"
