@@ -40,8 +40,8 @@ def single_row(trajectory: Trajectory, *, with_logprobs: bool) -> dict[str, Any]
     if len(rows) > 1:
         cut = next(step.index for step in trajectory.steps if step.index > 0 and not step.continued)
         raise PluginError(
-            f"Episode {trajectory.id}: the context was rewritten before step {cut}, which makes {len(rows)} training "
-            "rows, and OpenRLHF's own trainer takes one for each episode.",
+            f"Episode {trajectory.id}: the context was rewritten before step {cut}{_reasons(trajectory)}, which makes "
+            f"{len(rows)} training rows, and OpenRLHF's own trainer takes one for each episode.",
             _STEP_TRAINER,
         )
     answer = {
@@ -51,6 +51,15 @@ def single_row(trajectory: Trajectory, *, with_logprobs: bool) -> dict[str, Any]
         "extra_logs": {"agentr1/success": float(is_success(trajectory)), "agentr1/steps": float(len(trajectory.steps))},
     }
     return {**answer, **(_tokens(rows[0], with_logprobs) if rows else _no_tokens(trajectory, with_logprobs))}
+
+
+def _reasons(trajectory: Trajectory) -> str:
+    """Why prompts were rendered anew, as the renderer counted it: not only environments rewrite; a chat template does
+    too where the sampled tokens are not what it would write."""
+    begin = "prompts/rerendered/"
+    found = [name.removeprefix(begin) for name in trajectory.counters if name.startswith(begin)]
+    told = sorted(set(found) - {"first"})
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _tokens(row: TrainingRow, with_logprobs: bool) -> dict[str, Any]:
