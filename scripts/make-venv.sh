@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make an environment from a lock, or find the one made earlier from the same lock.
 # Usage: scripts/make-venv.sh PYTHON LOCK LINK
-# As scripts/make-server-venv.sh, for locks without torch.
+# Environments are kept by the hash of their lock, so that a fresh clone need not make them anew; LINK points there.
 set -euo pipefail
 
 python=$1
@@ -16,7 +16,10 @@ if [ ! -e "$folder/.complete" ]; then
     echo "Making the environment of $name in $folder; this takes some minutes." >&2
     rm -rf "$folder"
     "$python" -m venv "$folder"
-    "$folder/bin/python" -m pip install --quiet --no-deps --requirement "$lock"
+    if grep -q '^torch==' "$lock"; then
+        "$(dirname "$0")/install-torch.sh" "$folder/bin/python" "$lock"
+    fi
+    "$folder/bin/python" -m pip install --quiet --no-compile --no-deps --requirement "$lock"
     touch "$folder/.complete"
 fi
 mkdir -p "$(dirname "$link")"

@@ -26,7 +26,7 @@ STACKS = (
     ("deepspeed", "sharded training", "deepspeed"),
     ("vllm", "the vLLM engine", "agentr1-engine-vllm"),
     ("sglang", "an engine", None),
-    ("openrlhf", "a trainer", None),
+    ("openrlhf", "the OpenRLHF backend", "agentr1-backend-openrlhf"),
     ("renderers", "exact rendering", "agentr1"),
     ("datasets", "data sets", "agentr1"),
 )

@@ -66,7 +66,7 @@ def create_app() -> typer.Typer:
         run_dir: Annotated[Optional[Path], typer.Option("--run-dir", help="Use exactly this folder.")] = None,  # noqa: UP045
     ) -> None:
         """Train an agent: agentr1 train quickstart --algorithm.updates 5"""
-        _quieten_libraries()
+        quieten_libraries()
         from agentr1_core.cli.train import train as command
 
         with _interruptible():
@@ -81,7 +81,7 @@ def create_app() -> typer.Typer:
         run_dir: Annotated[Optional[Path], typer.Option("--run-dir", help="Use exactly this folder.")] = None,  # noqa: UP045
     ) -> None:
         """Play episodes without training, and show one step by step."""
-        _quieten_libraries()
+        quieten_libraries()
         from agentr1_core.cli.rollout import rollout as command
 
         with _interruptible():
@@ -139,7 +139,7 @@ def create_app() -> typer.Typer:
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programmes.")] = False,
     ) -> None:
         """Measure that what is trained is what was sampled, on this machine; exit code 1 if not."""
-        _quieten_libraries()
+        quieten_libraries()
         from agentr1_core.cli.certify import certify as command
 
         with _interruptible():
@@ -289,7 +289,7 @@ def _first_error(group: BaseExceptionGroup[BaseException]) -> AgentR1Error | Non
     return None
 
 
-def _quieten_libraries() -> None:
+def quieten_libraries() -> None:
     """Progress bars of libraries would tear up our own; they read these variables when they are imported."""
     import warnings
 

@@ -89,8 +89,8 @@ def _run(
             _report_what_there_is(config, folder, console)
     seconds = time.monotonic() - start
     if job.resume:
-        result = replace(result, ledger=_whole_ledger(folder, result.ledger))
-    folder.write_summary(_summary(config, result, seconds))
+        result = replace(result, ledger=whole_ledger(folder, result.ledger))
+    folder.write_summary(summary_of(config, result, seconds))
     report = None
     if config.report.enabled:
         from agentr1_core.report import write_report
@@ -146,7 +146,7 @@ def _preparing(job: TrainingJob) -> str:
     return " and ".join(steps).capitalize() or "Loading the model"
 
 
-def _whole_ledger(folder: RunFolder, of_this_session: Mapping[str, int]) -> Mapping[str, int]:
+def whole_ledger(folder: RunFolder, of_this_session: Mapping[str, int]) -> Mapping[str, int]:
     """The tokens of all updates of a resumed run, where its backend reports the ledger with each."""
     updates = folder.read_metrics()
     if not updates or any("ledger/sampled" not in row for row in updates):
@@ -155,7 +155,8 @@ def _whole_ledger(folder: RunFolder, of_this_session: Mapping[str, int]) -> Mapp
     return {name: int(sum(row.get(f"ledger/{name}", 0) for row in updates)) for name in names}
 
 
-def _summary(config: RunConfig, result: TrainingResult, seconds: float) -> dict[str, Any]:
+def summary_of(config: RunConfig, result: TrainingResult, seconds: float) -> dict[str, Any]:
+    """What ``summary.json`` says of a run that took so many seconds."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

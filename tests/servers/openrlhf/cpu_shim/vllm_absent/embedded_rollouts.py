@@ -1,0 +1,125 @@
+"""OpenRLHF's rollout actors with the embedded engine in vLLM's place, for machines without vLLM.
+
+OpenRLHF's own trainer calls them just as it calls its own: they load the agent executor, answer in vLLM's shapes and
+get the policy's weights tensor by tensor, through a TCP store where NCCL would need GPUs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+STORE_TIMEOUT = timedelta(minutes=15)
+
+
+class VllmShaped:
+    """The ``generate`` of OpenRLHF's rollout actor around an engine of agentr1."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+
+    async def generate(self, prompt_token_ids: Any, sampling_params: Any, multi_modal_data: Any = None) -> Any:
+        from agentr1_core.engine import SamplingParams
+        from agentr1_core.mdp import token_array
+
+        told = SamplingParams(
+            max_tokens=sampling_params.max_tokens,
+            temperature=sampling_params.temperature,
+            top_p=sampling_params.top_p,
+            stop_token_ids=tuple(sampling_params.stop_token_ids),
+        )
+        found = await self.engine.generate(token_array(prompt_token_ids), told)
+        sampled = zip(found.token_ids.tolist(), found.logprobs.tolist(), strict=True)
+        output = SimpleNamespace(
+            token_ids=tuple(found.token_ids.tolist()),
+            logprobs=[{token: SimpleNamespace(logprob=logprob)} for token, logprob in sampled],
+            finish_reason=found.finish_reason.value,
+        )
+        return SimpleNamespace(outputs=[output])
+
+
+class StoreGroup:
+    """Broadcasts tensors from rank 0 through a TCP store."""
+
+    def __init__(self, host: str, port: int, rank: int, world: int) -> None:
+        from torch.distributed import TCPStore
+
+        self._rank, self._sent = rank, 0
+        self._store = TCPStore(host, int(port), None, rank == 0, timeout=STORE_TIMEOUT, wait_for_workers=False)
+
+    def broadcast(self, tensor: Any, src: int = 0, stream: Any = None) -> None:
+        import torch
+
+        key, self._sent = f"weight-{self._sent}", self._sent + 1
+        if self._rank == src:
+            flat = tensor.detach().contiguous().reshape(-1)
+            self._store.set(key, flat.view(torch.uint8).numpy().tobytes())
+            self._store.delete_key(f"weight-{self._sent - 3}")  # received long ago
+        else:
+            buffer = bytearray(self._store.get(key))
+            tensor.copy_(torch.frombuffer(buffer, dtype=tensor.dtype).view(tensor.shape))
+
+
+class RolloutActor(VllmShaped):
+    """What OpenRLHF calls of its ``RolloutRayActor``."""
+
+    def __init__(self, pretrain: str, agent_func_path: str, load_executor: Any) -> None:
+        from agentr1_engine_transformers.engine import TransformersEngine
+
+        super().__init__(TransformersEngine(TransformersEngine.Settings(model=pretrain)))
+        self._executor = load_executor(agent_func_path)
+        self._weights: dict[str, Any] = {}
+        self._version = 0
+
+    async def generate_responses(self, *, num_samples: int = 1, **told: Any) -> list[Any]:
+        await self.engine.start()
+        return await asyncio.gather(*(self._executor.execute(**told, llm_engine=self) for _ in range(num_samples)))
+
+    async def get_num_unfinished_requests(self) -> int:
+        return 0
+
+    async def init_process_group(self, host: str, port: int, rank: int, world: int, *_: Any, **__: Any) -> None:
+        self._group = await asyncio.to_thread(StoreGroup, host, port, rank, world)
+
+    async def update_weight(self, name: str, dtype: Any, shape: Any, empty_cache: bool = False) -> None:
+        import torch
+
+        from agentr1_core.engine import WeightSource
+
+        tensor = torch.empty(shape, dtype=dtype)
+        await asyncio.to_thread(self._group.broadcast, tensor)
+        self._weights[name] = tensor
+        if empty_cache:  # the last one
+            self._version += 1
+            await self.engine.start()
+            await self.engine.update_weights(WeightSource("state_dict", tensors=self._weights), self._version)
+            self._weights = {}
+
+    async def reset_prefix_cache(self) -> None:
+        """The engine drops its prefixes with its weights."""
+
+
+def put_in_place(module: Any) -> None:
+    """After ``openrlhf.trainer.ray.vllm_engine`` is imported."""
+    import ray
+
+    def create(num_engines: int, tensor_parallel_size: int, pretrain: str, *_: Any, **named: Any) -> list[Any]:
+        make = ray.remote(RolloutActor).options(num_cpus=0, num_gpus=0)
+        return [
+            make.remote(pretrain, named["agent_func_path"], module._load_agent_executor) for _ in range(num_engines)
+        ]
+
+    module.create_vllm_engines = create
+
+
+def store_in_place_of_nccl(module: Any) -> None:
+    """After ``openrlhf.utils.distributed_util`` is imported."""
+    module.stateless_init_process_group = lambda host, port, rank, world, device: StoreGroup(host, port, rank, world)
+
+
+PATCHES = {
+    "openrlhf.trainer.ray.vllm_engine": put_in_place,
+    "openrlhf.utils.distributed_util": store_in_place_of_nccl,
+}

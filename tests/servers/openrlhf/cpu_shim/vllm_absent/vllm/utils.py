@@ -1,0 +1,7 @@
+"""See the package."""
+
+import uuid
+
+
+def random_uuid():
+    return uuid.uuid4().hex
