@@ -102,7 +102,7 @@ def create_app() -> typer.Typer:
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programmes.")] = False,
     ) -> None:
         """Measure success on all tasks of a split, with intervals; exit code 1 if an episode failed."""
-        _quieten_libraries()
+        quieten_libraries()
         from rich.console import Console
 
         from agentr1_core.cli.eval import Wanted
