@@ -52,7 +52,7 @@ def _spoil(good: str, title: str, rng: random.Random) -> str:
     if good.startswith("<answer>"):
         answer = good.removeprefix("<answer>").removesuffix("</answer>")
         search = HermesFormat().write("search", {"query": answer})
-        return rng.choice([answer, f"It is {answer}", search, f"<answer>{title}</answer>"])
+        return rng.choice([f"It is {answer}", search, f"<answer>{title}</answer>"])
     return rng.choice(
         [
             good.removesuffix(HermesFormat.CLOSE),

@@ -14,6 +14,7 @@ from agentr1_recipes.multihop import wiki_index
 from agentr1_recipes.multihop.loader import load
 from agentr1_recipes.multihop.tools import PassageSearch
 from agentr1_recipes.multihop.wiki_index import WikiIndex, build, main, read_passages
+from agentr1_recipes.multihop.world import make_world
 from agentr1_tools.search import Passage
 
 PASSAGES = [
@@ -78,6 +79,19 @@ def test_an_index_on_disk(index):
     assert json.loads(ask(tool, '+polonium:( ] -"').response.text) == FOUND  # nothing is an operator
     assert json.loads(ask(tool, "?!").response.text) == {"results": []}
     assert len(WikiIndex(index)) == 3
+
+
+def test_in_the_own_world_a_title_finds_its_passage():
+    passages = make_world().passages
+
+    async def find():
+        tool = PassageSearch("own", top_k=1, cache="")
+        await tool.start()
+        found = [(await tool.execute({"query": title}, ToolContext())).info["ids"] for title in passages]
+        await tool.close()
+        return found
+
+    assert asyncio.run(find()) == [(title,) for title in passages]
 
 
 def test_a_file(tmp_path):
