@@ -40,6 +40,7 @@ def agentr1_rewards() -> Mapping[str, str]:
     return {
         "gsm8k_strict": "agentr1_recipes.gsm8k.reward:gsm8k_strict",
         "gsm8k_flexible": "agentr1_recipes.gsm8k.reward:gsm8k_flexible",
+        "answer_format": "agentr1_recipes.multihop.reward:answer_format",
     }
 
 

@@ -11,7 +11,6 @@ from agentr1_recipes.gsm8k.oracle import expert, random_policy
 from agentr1_recipes.gsm8k.recipe import GSM8K
 from agentr1_recipes.gsm8k.reward import gsm8k_strict
 from agentr1_tools.calculator import Calculator
-from agentr1_tools.check_answer import CheckAnswer
 
 FIRST = GSM8K().tasks("eval", 1, 0)[0]
 
@@ -49,19 +48,6 @@ def test_what_the_agent_sees():
     assert first.feedback[0]["content"] == FIRST.extra_info["answer"].partition(">>")[0].rpartition("=")[2]
     assert last.action.text.startswith("#### ")
     assert last.terminated
-
-
-def test_rows_of_agent_r1_call_their_tool_by_its_name():
-    row = {
-        "prompt": "1 + 1?",
-        "reward_model": {"ground_truth": "2"},
-        "env_kwargs": '{"tools": ["calc_gsm8k_reward"], "tools_kwargs": {"ground_truth": "2"}}',
-    }
-    env = ToolEnv([CheckAnswer(tool_name="calc_gsm8k_reward")])
-    answers = [call("calc_gsm8k_reward", answer="3"), call("calc_gsm8k_reward", answer="2"), "#### 2"]
-    trajectory = play(env, row, answers)
-    assert [step.feedback[0]["content"] for step in trajectory.steps[:2]] == ["Wrong.", "Right."]
-    assert gsm8k_strict(trajectory) == 1.0
 
 
 def test_public_rows(real_data):

@@ -3,6 +3,7 @@
 import json
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from agentr1_core.tool_env import ToolEnv
 from agentr1_recipes.multihop.loader import load
 from agentr1_recipes.multihop.oracle import expert, random_policy
 from agentr1_recipes.multihop.recipe import MultiHop
+from agentr1_recipes.multihop.reward import answer_format
 from agentr1_recipes.multihop.tools import PassageSearch
 from agentr1_tools import qa
 
@@ -61,6 +63,22 @@ def test_an_answer_without_tags_counts_as_a_whole():
     assert mean(qa.qa_em, bare) == 1.0
     assert mean(qa.qa_em, wordy) == 0.0
     assert mean(qa.qa_sub_em, wordy) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "penalty"),
+    [
+        ("So it is <answer>Isk</answer>", 0.0),
+        ("<ANSWER>Isk</ANSWER>.", 0.0),
+        ("Isk", -1.0),
+        ("<answer> </answer>", -1.0),
+        ("<answer>Isk", -1.0),
+        ("</answer>Isk<answer>", -1.0),
+        ("<answer>Isk</answer><answer>Lode</answer>", -1.0),
+    ],
+)
+def test_an_answer_out_of_form_costs(text, penalty):
+    assert mean(answer_format, played([FIRST], lambda _: [text])) == penalty
 
 
 def test_real_questions(real_data):

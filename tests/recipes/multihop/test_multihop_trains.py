@@ -41,7 +41,7 @@ def test_episodes_search_the_real_passages(run):
     episodes = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
     answers = [message["content"] for episode in episodes for step in episode["steps"] for message in step["feedback"]]
     assert any(answer.startswith('{"results": [') for answer in answers)
-    assert all(episode["rewards"].keys() == {"qa_em"} for episode in episodes)
+    assert all(episode["rewards"].keys() == {"qa_em", "answer_format"} for episode in episodes)
 
 
 def test_it_is_certified(run, capsys):
