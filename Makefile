@@ -17,7 +17,7 @@ PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJEC
 # Packages are installed without bytecode, which is quicker; Python must be free to keep it at the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree test-bridges test-vllm bench-vllm test-openrlhf test-alfworld bench-household clean
+.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree test-bridges test-vllm bench-vllm test-openrlhf test-alfworld clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,9 +64,6 @@ bench-loop: $(VENV)/.dev ## Measure the episode loop
 
 bench-quickstart: $(VENV)/.dev ## Measure the quick start on three seeds, with negative controls
 	$(BIN)/python tests/bench/bench_quickstart.py
-
-bench-household: $(VENV)/.dev ## Measure learning in the household game, with a negative control
-	OMP_NUM_THREADS=1 $(BIN)/python tests/bench/bench_household.py
 
 bench-import: $(VENV)/.dev ## Measure the import and start-up times
 	$(BIN)/python tests/bench/bench_import.py

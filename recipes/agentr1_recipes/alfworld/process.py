@@ -101,7 +101,7 @@ class GameProcess:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
-        # The transport of a process that was killed keeps its pipes open until it is told.
+        # Its pipes would be closed when the loop next runs, which may be never.
         transport = getattr(process, "_transport", None)
         if transport is not None:
             transport.close()

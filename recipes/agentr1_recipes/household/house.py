@@ -59,7 +59,13 @@ def preposition(furniture: str) -> str:
 
 
 def build_house(
-    layout: str, placement: str, task_type: str = "pick_and_place_simple", *, receptacles: int = 8, objects: int = 10
+    layout: str,
+    placement: str,
+    task_type: str = "pick_and_place_simple",
+    *,
+    receptacles: int = 8,
+    objects: int = 10,
+    rooms: Sequence[str] = tuple(ROOMS),
 ) -> House:
     """Draw a house that has the task and does not solve it from the start.
 
@@ -69,6 +75,7 @@ def build_house(
         task_type: One of ``TASK_TYPES``.
         receptacles: How many there are, if the room has so many.
         objects: How many things lie about.
+        rooms: Kinds of rooms to draw from, where they have what the task needs.
 
     Raises:
         ConfigError: A number is too small, or there is no such task.
@@ -81,7 +88,15 @@ def build_house(
             "Give at least 5 receptacles and 1 object.",
         )
     ability = TASK_TYPES[task_type]
-    room, furniture = _furnish(random.Random(f"layout/{layout}/{task_type}"), ability, receptacles)
+    needed = {APPLIANCES[ability]} if ability else set()
+    usable = [room for room in rooms if needed <= set(ROOMS.get(room, ()))]
+    if not usable or not set(rooms) <= set(ROOMS):
+        raise ConfigError(
+            f"No house of rooms {', '.join(rooms)} has the task '{task_type}'.", f"Rooms: {', '.join(ROOMS)}."
+        )
+    rng = random.Random(f"layout/{layout}/{task_type}")
+    room = rng.choice(usable)
+    furniture = _furnish(rng, room, needed, receptacles)
     rng = random.Random(f"placement/{layout}/{placement}/{task_type}")
     kinds = sorted({kind(name) for name in furniture})
     goals = [
@@ -110,20 +125,16 @@ def house_of(task: Task) -> House:
     if missing:
         raise DataError(f"{task.where}: column '{missing[0]}' is missing.", "Take tasks of the recipe `household`.")
     size = {column: int(task[column]) for column in ("receptacles", "objects") if column in task}
-    return build_house(str(task["layout"]), str(task["placement"]), task["task_type"], **size)
+    rooms = tuple(task.get("rooms") or ROOMS)
+    return build_house(str(task["layout"]), str(task["placement"]), task["task_type"], rooms=rooms, **size)
 
 
-def _furnish(rng: random.Random, ability: str | None, wanted: int) -> tuple[str, Sequence[str]]:
-    """A room that has what the ability needs, and its receptacles."""
-    needed = {APPLIANCES[ability]} if ability else set()
-    room = rng.choice([room for room, stands in ROOMS.items() if needed <= set(stands)])
-    stands = list(ROOMS[room])
-    first = [each for each in dict.fromkeys(stands) if each in needed]
-    rest = list(stands)
-    for each in first:
+def _furnish(rng: random.Random, room: str, needed: set[str], wanted: int) -> list[str]:
+    """The receptacles of a room, those that are needed among them."""
+    rest = list(ROOMS[room])
+    for each in needed:
         rest.remove(each)
-    chosen = first + rng.sample(rest, min(wanted, len(stands)) - len(first))
-    return room, _numbered(sorted(chosen))
+    return _numbered(sorted([*needed, *rng.sample(rest, min(wanted, len(ROOMS[room])) - len(needed))]))
 
 
 def _numbered(kinds: Sequence[str]) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 from agentr1_core.errors import ConfigError
 from agentr1_core.recipe import Recipe
 from agentr1_core.task import Task
-from agentr1_recipes.household.house import TASK_TYPES
+from agentr1_recipes.household.catalogue import ROOMS
+from agentr1_recipes.household.house import TASK_TYPES, build_house
 from agentr1_recipes.textgame.env import GameRules
 
 #: Room layouts that are trained on, and those that ``valid_unseen`` alone has.
@@ -26,6 +27,7 @@ class Household(Recipe):
         task_types: Which tasks there are; all four when left out.
         receptacles: Receptacles of a house; at least 5.
         objects: Objects in it.
+        rooms: Kinds of rooms; all four when left out.
 
     Raises:
         ConfigError: There is no such task type.
@@ -35,12 +37,20 @@ class Household(Recipe):
     description = "Find things in small text houses, clean, heat or cool them, and put them away; plain Python."
     splits: ClassVar[tuple[str, ...]] = ("train", "eval", "valid_seen", "valid_unseen")
 
-    def __init__(self, task_types: Sequence[str] | None = None, receptacles: int = 8, objects: int = 10) -> None:
+    def __init__(
+        self,
+        task_types: Sequence[str] | None = None,
+        receptacles: int = 8,
+        objects: int = 10,
+        rooms: Sequence[str] | None = None,
+    ) -> None:
         unknown = [each for each in task_types or () if each not in TASK_TYPES]
         if unknown:
             raise ConfigError(f"`recipe.task_types`: no type '{unknown[0]}'.", f"Types: {', '.join(TASK_TYPES)}.")
         self.task_types = tuple(task_types or TASK_TYPES)
-        self.size = {"receptacles": receptacles, "objects": objects}
+        self.house = {"receptacles": receptacles, "objects": objects, "rooms": list(rooms or ROOMS)}
+        for task_type in self.task_types:
+            build_house("0", "0", task_type, **self.house)  # says now what no house can have
 
     def tasks(self, split: str, size: int, seed: int) -> Sequence[Task]:
         """``valid_seen`` (``eval`` for short) has the rooms of ``train`` with other things in them; ``valid_unseen``
@@ -54,7 +64,7 @@ class Household(Recipe):
                     "task_type": self.task_types[number % len(self.task_types)],
                     "layout": str(first + rng.randrange(count)),
                     "placement": f"{split}/{rng.randrange(10**9)}",
-                    **self.size,
+                    **self.house,
                 },
                 f"household {split} task {number}",
             )
@@ -69,9 +79,10 @@ class Household(Recipe):
     def base_model(self, folder: Path, seed: int) -> Path:
         from agentr1_recipes.tiny import as_texts, write_tiny_model
 
-        # All task types, so that the tokenizer is the same whatever the settings are.
-        texts = as_texts(Household().demonstrations(600, 0))
-        return write_tiny_model(folder, texts, seed, hidden=96, heads=3, layers=2, vocab_size=640, max_context=768)
+        texts = as_texts(self.demonstrations(600, 0))  # a tokenizer for this recipe's settings
+        return write_tiny_model(
+            folder, texts, seed, hidden=96, heads=3, layers=2, vocab_size=768, max_context=768, phrases=True
+        )
 
     @classmethod
     def run_files(cls) -> Mapping[str, Path]:

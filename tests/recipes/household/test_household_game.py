@@ -13,7 +13,7 @@ from agentr1_core.testing.env_kit import EnvKit
 from agentr1_recipes.household.env import HouseholdEnv
 from agentr1_recipes.household.expert import expert, random_player
 from agentr1_recipes.household.game import HouseholdGame
-from agentr1_recipes.household.house import TASK_TYPES, build_house, kind
+from agentr1_recipes.household.house import TASK_TYPES, build_house, house_of, kind
 from agentr1_recipes.household.recipe import Household
 
 HOUSE = {"layout": "1", "placement": "2", "task_type": "pick_heat_then_place_in_recep", "receptacles": 6, "objects": 4}
@@ -177,3 +177,13 @@ def test_houses_too_small_and_unknown_tasks_are_refused():
         build_house("0", "0", receptacles=3)
     with pytest.raises(ConfigError, match=r"no type 'fetch'"):
         Household(task_types=["fetch"])
+    with pytest.raises(ConfigError, match=r"No house of rooms bedroom has the task 'pick_heat"):
+        Household(task_types=["pick_heat_then_place_in_recep"], rooms=["bedroom"])
+    with pytest.raises(ConfigError, match=r"Rooms: kitchen"):
+        Household(rooms=["kitchen", "cellar"])
+
+
+def test_rooms_may_be_chosen():
+    tasks = Household(["pick_and_place_simple"], 5, 1, rooms=["bedroom"]).tasks("train", 20, 0)
+    assert {house_of(task).room for task in tasks} == {"bedroom"}
+    assert {len(house_of(task).places) for task in tasks} == {1}

@@ -33,7 +33,7 @@ def test_it_trains_with_gigpo_and_accounts_for_every_token(there, tmp_path):
 
 
 def test_it_is_certified(there, real_data, capsys):
-    where = ["--recipe.data", str(real_data), "--recipe.name", "alfworld"]
+    where = ["--recipe.data", str(real_data)]
     assert main(["certify", "alfworld", "-n", "1", *SHORT, *where, *there]) == 0, capsys.readouterr()
     with capsys.disabled():
         print(f"\ncertified on real games of {os.environ['AGENTR1_DATA']}")
