@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from agentr1_core.config import load_config
+from agentr1_core.job.build import find_recipe
+from agentr1_core.plugins import PluginManager
+
 #: Small enough for a test; the rest is the run file's own.
 SMALL = {
     "papers": ["--algorithm.prompts_per_update", "4", "--data.eval_size", "4", "--data.train_size", "16"],
@@ -23,7 +27,7 @@ BRIEFLY = [
 
 def agentr1(*arguments):
     command = [str(Path(sys.executable).with_name("agentr1")), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3000, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -43,3 +47,17 @@ def test_a_few_updates_and_the_certificate(recipe, tmp_path):
     model = ["--model", str(folder / "checkpoint")]
     found = json.loads(agentr1("certify", recipe, *small, *model, "--json"))
     assert found["passed"], found
+
+
+@pytest.mark.parametrize("recipe", SMALL)
+def test_every_run_file_says_what_recipe_and_environment_take(recipe):
+    plugins = PluginManager.discover()
+    offered = plugins.get("recipe", recipe)
+    backends = []
+    for name, file in offered.run_files().items():
+        config = load_config(f"{recipe}/{name}", [], plugins)
+        assert config == load_config(str(file), [], plugins)
+        assert isinstance(find_recipe(config, plugins), offered)
+        plugins.get("env", config.env.name)(**config.env.settings)
+        backends.append(config.backend.name)
+    assert backends == ["trl"] * 3 + ["openrlhf"] * 3
