@@ -12,9 +12,12 @@ from agentr1_core.job.build import find_recipe
 from agentr1_core.plugins import PluginManager
 
 #: Small enough for a test; the rest is the run file's own.
-SMALL = {"papers": ["--env.max_steps", "3"], "webshop": ["--env.max_turns", "4"]}
+SMALL = {
+    "papers": ["--env.max_steps", "3", "--warm_start.max_steps", "40", "--warm_start.warmup_steps", "5"],
+    "webshop": ["--env.max_turns", "4", "--warm_start.max_steps", "4"],
+}
 BRIEF = [
-    *("--warm_start.demonstrations", "48", "--warm_start.max_steps", "4"),
+    *("--warm_start.demonstrations", "64"),
     *("--warm_start.per_device_train_batch_size", "8", "--data.train_size", "16", "--data.eval_size", "2"),
     *("--algorithm.prompts_per_update", "2", "--algorithm.group_size", "4"),
 ]
