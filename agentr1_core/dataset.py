@@ -26,7 +26,8 @@ _BUILDERS: Mapping[str, str] = {
     ".tsv": "csv",
     ".arrow": "arrow",
 }
-_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+#: Owner, name, and the configuration of a data set that has several.
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+(:[\w.-]+)?")
 
 
 def load_tasks(
@@ -40,7 +41,8 @@ def load_tasks(
     """The rows of a data set as tasks.
 
     Args:
-        source: A file, a folder (saved by ``datasets``, or holding data files), or a hub id.
+        source: A file, a folder (saved by ``datasets``, or holding data files), or a hub id (``owner/name``, or
+            ``owner/name:configuration``).
         split: Split to take where there are several; of a sequence the first that exists.
         limit: Rows at most, after shuffling.
         shuffle_seed: Shuffle by this seed; ``None`` keeps the order.
@@ -197,14 +199,15 @@ def _open_folder(folder: Path, splits: Sequence[str]) -> Any:
 
 
 def _open_hub(name: str, splits: Sequence[str]) -> Any:
+    hub_id, _, configuration = name.partition(":")
     try:
-        return _take_split(_datasets().load_dataset(name), name, splits)
+        return _take_split(_datasets().load_dataset(hub_id, configuration or None), name, splits)
     except DataError:
         raise
     except Exception as error:  # no network, no such data set, a broken script: all kinds
         raise DataError(
             f"'{name}' is no file here, and could not be loaded from the hub: {type(error).__name__}: {error}",
-            "Check the spelling and the network, or name a local file.",
+            "Check the spelling, its configuration (owner/name:configuration) and the network, or name a local file.",
         ) from error
 
 

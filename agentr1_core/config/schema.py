@@ -84,7 +84,9 @@ class Backend(Named):
 class Data(Section):
     """Which tasks are played."""
 
-    train: str | None = Field(default=None, description="File, folder or hub id; the recipe's tasks when unset.")
+    train: str | None = Field(
+        default=None, description="File, folder or hub id (`owner/name:configuration`); the recipe's tasks when unset."
+    )
     eval: str | None = Field(default=None, description="Held-out tasks; the recipe's when unset and a recipe is named.")
     train_split: str = Field(default="train", description="Split to take where the data set has splits.")
     eval_split: str | None = Field(

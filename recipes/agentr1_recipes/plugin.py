@@ -11,6 +11,8 @@ agentr1_api_version = 1
 def agentr1_recipes() -> Mapping[str, str]:
     """Recipes by name."""
     return {
+        "gsm8k": "agentr1_recipes.gsm8k.recipe:GSM8K",
+        "multihop": "agentr1_recipes.multihop.recipe:MultiHop",
         "papers": "agentr1_recipes.papers.recipe:Papers",
         "quickstart": "agentr1_recipes.quickstart.recipe:Quickstart",
         "webshop": "agentr1_recipes.webshop.recipe:WebShop",
@@ -34,8 +36,17 @@ def agentr1_envs() -> Mapping[str, str]:
 
 @hookimpl
 def agentr1_rewards() -> Mapping[str, str]:
-    """Rewards on whole episodes, beside those of the environments, by name."""
+    """Rewards on whole episodes by name."""
     return {
+        "answer_format": "agentr1_recipes.multihop.reward:answer_format",
+        "gsm8k_flexible": "agentr1_recipes.gsm8k.reward:gsm8k_flexible",
+        "gsm8k_strict": "agentr1_recipes.gsm8k.reward:gsm8k_strict",
         "paper_recall": "agentr1_recipes.papers.reward:paper_recall",
         "webshop_success": "agentr1_recipes.webshop.reward:webshop_success",
     }
+
+
+@hookimpl
+def agentr1_tools() -> Mapping[str, str]:
+    """Tools by name."""
+    return {"passages": "agentr1_recipes.multihop.tools:PassageSearch"}

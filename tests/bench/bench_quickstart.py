@@ -1,9 +1,10 @@
-"""Does the quick start learn? Three seeds, and for each a negative control from the same warm-started model.
+"""Does a recipe's tiny run learn? Three seeds, and for each a negative control from the same warm-started model.
 
 The control gives every trajectory the advantage of a random other one, so nothing but chance can move it. Prints one
-JSON object as its last line and draws the curves of all runs into ``docs/assets/quickstart.svg`` with ``--draw``.
+JSON object as its last line and draws the curves of all runs into ``docs/assets/RECIPE.svg`` with ``--draw``.
 
     make bench-quickstart
+    python tests/bench/bench_quickstart.py --recipe gsm8k --draw
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ AGENTR1 = Path(sys.executable).with_name("agentr1")
 ROOT = Path(__file__).parents[2]
 
 
-def train(folder: Path, *overrides: str) -> dict:
+def train(recipe: str, folder: Path, *overrides: str, keep: bool) -> dict:
     """One run in a process of its own; its summary and the success of every update."""
-    command = [str(AGENTR1), "train", "quickstart", "--run-dir", str(folder), "--overwrite", *overrides]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    if not (keep and (folder / "summary.json").is_file()):
+        command = [str(AGENTR1), "train", recipe, "--run-dir", str(folder), "--overwrite", *overrides]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     summary = json.loads((folder / "summary.json").read_text())
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return {**summary, "curve": [json.loads(line)["success"] for line in lines]}
@@ -43,7 +45,7 @@ def draw(runs: list[dict], controls: list[dict], target: Path) -> None:
     )
     chart = pygal.Line(
         style=style, width=720, height=360, show_dots=False, range=(0, 1), show_legend=False,
-        title="Share of tasks solved, by update. Blue: three seeds. Grey: the same with advantages shuffled.", js=[],
+        title="Share of tasks solved, by update. Blue: each seed. Grey: the same with advantages shuffled.", js=[],
     )  # fmt: skip
     longest = max(len(run["curve"]) for run in runs)
     chart.x_labels = [str(update) for update in range(1, longest + 1)]
@@ -59,30 +61,33 @@ def draw(runs: list[dict], controls: list[dict], target: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--draw", action="store_true", help="write docs/assets/quickstart.svg")
+    parser.add_argument("--recipe", default="quickstart", help="whose first run file is run")
+    parser.add_argument("--controls", type=int, help="how many seeds get a control; all when unset")
+    parser.add_argument("--keep", action="store_true", help="take runs that are finished as they are")
+    parser.add_argument("--draw", action="store_true", help="write docs/assets/RECIPE.svg")
     options = parser.parse_args()
     runs, controls = [], []
-    for seed in options.seeds:
-        folder = ROOT / "runs" / f"bench-quickstart-{seed}"
-        runs.append(train(folder, "--run.seed", str(seed)))
+    for position, seed in enumerate(options.seeds):
+        folder = ROOT / "runs" / f"bench-{options.recipe}-{seed}"
+        runs.append(train(options.recipe, folder, "--run.seed", str(seed), keep=options.keep))
         print(f"seed {seed}: {runs[-1]['success_before']:.3f} -> {runs[-1]['success_after']:.3f}", flush=True)
+        if options.controls is not None and position >= options.controls:
+            continue
         controls.append(
             train(
+                options.recipe,
                 folder.with_name(f"{folder.name}-control"),
-                "--run.seed",
-                str(seed),
-                "--model",
-                str(folder / "warm_start"),
-                "--algorithm.shuffle_advantages",
-                "true",
+                *("--run.seed", str(seed), "--model", str(folder / "warm_start")),
+                *("--algorithm.shuffle_advantages", "true"),
+                keep=options.keep,
             )
         )
         print(f"  control: {controls[-1]['success_before']:.3f} -> {controls[-1]['success_after']:.3f}", flush=True)
     if options.draw:
-        draw(runs, controls, ROOT / "docs" / "assets" / "quickstart.svg")
+        draw(runs, controls, ROOT / "docs" / "assets" / f"{options.recipe}.svg")
     kept = ("success_before", "success_after", "seconds", "updates", "ledger")
     figures = {
-        name: {str(seed): {key: run[key] for key in kept} for seed, run in zip(options.seeds, group, strict=True)}
+        name: {str(seed): {key: run[key] for key in kept} for seed, run in zip(options.seeds, group, strict=False)}
         for name, group in (("seeds", runs), ("controls", controls))
     }
     print(json.dumps(figures))

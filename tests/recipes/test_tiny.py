@@ -26,13 +26,15 @@ def test_any_text_comes_back_and_words_are_units():
 
 
 def test_texts_are_what_the_renderer_shows():
-    renderer = create_chat_renderer(train_tokenizer(as_texts(ROWS)))
-    row = ROWS[0]
-    ids = renderer.render(row["prompt"], (SPEC,)).tolist()
-    shown = train_tokenizer(as_texts(ROWS)).decode(ids)
-    (text, *_) = as_texts(ROWS)
+    tokenizer = train_tokenizer(as_texts(ROWS))
+    call = {"type": "function", "id": "c0", "function": {"name": "look", "arguments": {"at": "größer <b>"}}}
+    history = [{"role": "assistant", "content": "", "tool_calls": [call]}, {"role": "tool", "content": "shiny"}]
+    row = {**ROWS[0], "prompt": [*ROWS[0]["prompt"], *history]}
+    shown = tokenizer.decode(create_chat_renderer(tokenizer).render(row["prompt"], (SPEC,)).tolist())
+    (text,) = as_texts([row])
     assert text == shown + row["completion"][0]["content"]
     assert "tools: look(at)" in shown
+    assert HermesFormat().write("look", {"at": "größer <b>"}) in shown
 
 
 def test_a_tool_answer_continues_the_conversation_token_for_token():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentr1_core.errors import DataError
+from agentr1_core.errors import ConfigError, DataError
 from agentr1_core.tool import ToolContext, ToolOutcome, ToolResult, call_tool
 from agentr1_tools.search import Search, read_corpus
 
@@ -48,6 +48,21 @@ def test_the_best_passage_comes_first(corpus: Path) -> None:
         "[1] Charles Babbage\nHe designed the Analytical Engine and the Difference Engine.\n\n"
         "[2] Ada Lovelace\nShe wrote the first programme for the Analytical Engine."
     )
+
+
+def test_passages_as_json(corpus: Path) -> None:
+    found, nothing = ask(Search(corpus, show="json"), "Who designed the Difference Engine?", "zebra")
+
+    assert json.loads(found.response.text) == {
+        "results": [
+            "Charles Babbage He designed the Analytical Engine and the Difference Engine.",
+            "Ada Lovelace She wrote the first programme for the Analytical Engine.",
+        ]
+    }
+    assert found.response.info["ids"] == ("p2", "p1")
+    assert json.loads(nothing.response.text) == {"results": []}
+    with pytest.raises(ConfigError, match="`show` of the search tool is 'table'"):
+        Search(corpus, show="table")
 
 
 def test_scores_are_bm25(corpus: Path) -> None:

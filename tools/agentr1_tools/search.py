@@ -7,6 +7,7 @@ never touches the network, but for a ``model`` that is a hub id and not a folder
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from agentr1_core.errors import ConfigError, DataError
 from agentr1_core.threads import call_in_thread
 from agentr1_core.tool import BaseTool, ToolContext, ToolError, ToolResponse
 from agentr1_tools.search_index import BM25, Dense, Hybrid, Ranker, index_folder, sentence_encoder, user_cache
+
+#: How found passages are shown.
+SHOWN = ("list", "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +71,12 @@ class Search(BaseTool):
         mode: ``bm25``, ``dense`` or ``hybrid`` (both, fused by their ranks).
         model: Folder or hub id of the ``sentence-transformers`` model; for ``dense`` and ``hybrid``.
         cache: Folder in which indexes are kept; the user's cache folder when unset, none when empty.
+        show: ``list`` for numbered passages, or ``json`` for ``{"results": ["title text", ...]}``, which Agent-R1's
+            search tool shows.
         tool_name: What the model calls it.
 
     Raises:
-        ConfigError: There is no such mode, or it lacks its model.
+        ConfigError: There is no such mode or way to show, or the mode lacks its model.
         DataError: ``top_k`` is not positive.
     """
 
@@ -89,6 +95,7 @@ class Search(BaseTool):
         mode: str = "bm25",
         model: str | None = None,
         cache: str | Path | None = None,
+        show: str = "list",
         tool_name: str = "search",
     ) -> None:
         if top_k < 1:
@@ -100,12 +107,15 @@ class Search(BaseTool):
                 f"`mode` of the search tool is '{mode}' and `model` is {'not ' if model is None else ''}set.",
                 "Set `model` for dense and hybrid, and only for them.",
             )
+        if show not in SHOWN:
+            raise ConfigError(f"`show` of the search tool is '{show}'.", f"Choose one of: {', '.join(SHOWN)}.")
         self.name = tool_name
         self.description = "Search a collection of passages by keywords; the best matches are shown first."
         self.corpus = Path(corpus)
         self.top_k = top_k
         self.mode = mode
         self.model = model
+        self.show = show
         self.cache = user_cache() if cache is None else Path(cache) if str(cache) else None
         self._passages: list[Passage] = []
         self._ranker: Ranker | None = None
@@ -136,11 +146,21 @@ class Search(BaseTool):
             raise ToolError("The search index is not loaded.")
         passages = self._passages
         ranked = await call_in_thread(self._ranker.rank, args["query"], self.top_k)
-        hits = [(passages[row], score) for row, score in ranked]
-        if not hits:
-            return ToolResponse("No passage matches.", info={"ids": (), "scores": ()})
-        shown = [f"[{rank}] {passage.title}\n{passage.text}" for rank, (passage, _) in enumerate(hits, start=1)]
-        return ToolResponse(
-            "\n\n".join(shown),
-            info={"ids": tuple(passage.id for passage, _ in hits), "scores": tuple(score for _, score in hits)},
-        )
+        return as_response([(passages[row], score) for row, score in ranked], self.show)
+
+
+def as_response(hits: Sequence[tuple[Passage, float]], show: str) -> ToolResponse:
+    """What the model is shown of ranked passages; their ids and scores are in ``info``.
+
+    Args:
+        hits: Passages with their scores, best first.
+        show: One of ``SHOWN``.
+    """
+    info = {"ids": tuple(passage.id for passage, _ in hits), "scores": tuple(score for _, score in hits)}
+    if show == "json":
+        results = [f"{passage.title} {passage.text}".strip() for passage, _ in hits]
+        return ToolResponse(json.dumps({"results": results}, ensure_ascii=False), info=info)
+    if not hits:
+        return ToolResponse("No passage matches.", info=info)
+    shown = [f"[{rank}] {passage.title}\n{passage.text}" for rank, (passage, _) in enumerate(hits, start=1)]
+    return ToolResponse("\n\n".join(shown), info=info)

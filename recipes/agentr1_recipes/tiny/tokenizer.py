@@ -6,6 +6,7 @@ downstream treats a tiny model like any other chat model. Recipes call it throug
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -70,7 +71,9 @@ def as_texts(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Demonstrations (``prompt``, ``completion``, ``tools``) as the chat template writes them, one text a row."""
     import jinja2
 
-    template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(CHAT_TEMPLATE)
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)  # as transformers writes it
+    template = environment.from_string(CHAT_TEMPLATE)
     for row in rows:
         prompt = template.render(messages=row["prompt"], tools=row.get("tools"), add_generation_prompt=True)
         yield prompt + "".join(str(message["content"]) for message in row["completion"])

@@ -201,9 +201,25 @@ def test_a_folder_without_data_says_what_it_wants(tmp_path: Path) -> None:
 def test_an_unreachable_hub_id_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 
-    def refuse(name: str) -> None:
+    def refuse(name: str, configuration: str | None) -> None:
         raise ConnectionError("offline")
 
     monkeypatch.setattr(datasets, "load_dataset", refuse)
     with pytest.raises(DataError, match="'someone/somewhere' is no file here, and could not be loaded from the hub"):
         load_tasks("someone/somewhere")
+
+
+def test_a_hub_id_may_name_a_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    asked = []
+
+    def load(name: str, configuration: str | None) -> dict[str, list[dict[str, str]]]:
+        asked.append((name, configuration))
+        return datasets.DatasetDict(test=datasets.Dataset.from_list([{"prompt": "Tea?"}]))
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    for source in ("someone/some.thing:main", "someone/some.thing"):
+        (task,) = load_tasks(source, split="test")
+        assert task["prompt"] == "Tea?"
+    assert asked == [("someone/some.thing", "main"), ("someone/some.thing", None)]
