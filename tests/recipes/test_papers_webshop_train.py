@@ -48,14 +48,10 @@ def test_a_few_updates_and_the_certificate(recipe, tmp_path):
 
 
 @pytest.mark.parametrize("recipe", SMALL)
-def test_every_run_file_says_what_recipe_and_environment_take(recipe):
+def test_run_files_say_what_recipe_and_environment_take(recipe):
     plugins = PluginManager.discover()
     offered = plugins.get("recipe", recipe)
-    backends = []
-    for name, file in offered.run_files().items():
+    for name in offered.run_files():
         config = load_config(f"{recipe}/{name}", [], plugins)
-        assert config == load_config(str(file), [], plugins)
         assert isinstance(find_recipe(config, plugins), offered)
         plugins.get("env", config.env.name)(**config.env.settings)
-        backends.append(config.backend.name)
-    assert backends == ["trl"] * 3 + ["openrlhf"] * 3
