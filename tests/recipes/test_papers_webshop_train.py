@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentr1_core.config import load_config
+from agentr1_core.errors import PluginError
 from agentr1_core.job.build import find_recipe
 from agentr1_core.plugins import PluginManager
 
@@ -55,3 +56,11 @@ def test_run_files_say_what_recipe_and_environment_take(recipe):
         config = load_config(f"{recipe}/{name}", [], plugins)
         assert isinstance(find_recipe(config, plugins), offered)
         plugins.get("env", config.env.name)(**config.env.settings)
+
+
+@pytest.mark.parametrize(("recipe", "module"), [("papers", "Stemmer"), ("webshop", "rapidfuzz"), ("webshop", "ijson")])
+def test_a_missing_library_is_told_with_its_extra(recipe, module, monkeypatch):
+    offered = PluginManager.discover().get("recipe", recipe)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(PluginError, match=rf"{module}(?s:.)*pip install 'agentr1-recipes\[{recipe}\]'"):
+        offered()
