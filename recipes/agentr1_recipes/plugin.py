@@ -42,11 +42,11 @@ def agentr1_envs() -> Mapping[str, str]:
 def agentr1_rewards() -> Mapping[str, str]:
     """Rewards on whole episodes, beside those of the environments, by name."""
     return {
+        "answer_format": "agentr1_recipes.multihop.reward:answer_format",
         "gsm8k_flexible": "agentr1_recipes.gsm8k.reward:gsm8k_flexible",
         "gsm8k_strict": "agentr1_recipes.gsm8k.reward:gsm8k_strict",
         "paper_recall": "agentr1_recipes.papers.reward:paper_recall",
         "webshop_success": "agentr1_recipes.webshop.reward:webshop_success",
-        "answer_format": "agentr1_recipes.multihop.reward:answer_format",
     }
 
 

@@ -38,7 +38,7 @@ def test_a_run_file_is_read_and_names_what_is_on_offer(source):
         assert name in PLUGINS.names(kind) or name in ELSEWHERE or ":" in name, (kind, name)
 
 
-@pytest.mark.parametrize("recipe", ["gsm8k", "multihop", "alfworld", "household"])
+@pytest.mark.parametrize("recipe", ["gsm8k", "multihop", "papers", "webshop", "alfworld", "household"])
 def test_a_recipe_runs_on_two_backends_from_a_laptop_to_eight_gpus(recipe):
     variants = list(PLUGINS.get("recipe", recipe).run_files())
     assert variants[0] == "trl-tiny"  # what `agentr1 train NAME` starts

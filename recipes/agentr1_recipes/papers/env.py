@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentr1_core.env import AgentEnv, StepResult
-from agentr1_core.errors import ConfigError, EnvError
+from agentr1_core.errors import ConfigError, DataError, EnvError
 from agentr1_core.mdp import Action, Message, Observation, ToolCall
 from agentr1_core.task import Task
 from agentr1_core.threads import call_in_thread
@@ -134,6 +134,8 @@ class PaperSearchEnv(AgentEnv):
         return self._counters
 
     async def reset(self, task: Task) -> Observation:
+        if not task.get("question"):
+            raise DataError(f"{task.where}: column 'question' is missing or empty.", "Paper search needs it.")
         corpus = await call_in_thread(open_corpus, task.get("corpus") or self.corpus)
         self._episode = Episode(
             corpus=corpus,
@@ -162,14 +164,18 @@ class PaperSearchEnv(AgentEnv):
             *(call_tool(TOOLS.by_name, call.name, call.arguments, self._ctx, timeout_s=60.0) for call in run)
         )
         for call, answer in zip(run, answers, strict=True):
-            result = self._take_in(call, answer)
-            scores = [self._judge.score(self._episode.question, found.paper) for found in result.new]
-            reward += self._count(result, scores)
+            # In a thread, since a selector may be a model.
+            reward += await call_in_thread(self._take_in_and_judge, call, answer)
         for call in left_out:
             self._count(CallResult(call.name, CallOutcome.LEFT_OUT, f"{_shown(call)}: left out"), ())
         for failure in action.parse_failures:
             reward += self._count(CallResult("", CallOutcome.INVALID, failure.explain()), ())
         return StepResult(self._observe(), reward, truncated=self._steps >= self.max_steps, info=self._info())
+
+    def _take_in_and_judge(self, call: ToolCall, answer: ToolResult) -> float:
+        result = self._take_in(call, answer)
+        scores = [self._judge.score(self._episode.question, found.paper) for found in result.new]
+        return self._count(result, scores)
 
     def _take_in(self, call: ToolCall, answer: ToolResult) -> CallResult:
         """What a call came to; the papers that it newly found go into the pool."""
@@ -224,7 +230,7 @@ class PaperSearchEnv(AgentEnv):
 
     def _observe(self) -> Observation:
         shown = show(self._episode.question, self._episode.history, self._episode.pool, self.pool_size)
-        # The whole state is shown, so that the text names it.
+        # Steps that were shown the same are compared, as the model cannot tell them apart.
         return Observation((SYSTEM, shown), SPECS, anchor=str(shown["content"]))
 
 
@@ -242,10 +248,10 @@ def show(question: str, history: list[str], pool: Pool, pool_size: int) -> Messa
 
 
 def _line(found: Found) -> str:
-    return f"[{found.paper.id}] {found.score:.2f} {found.paper.title}"
+    return f"[{found.paper.id}] {found.score:.2f} {' '.join(found.paper.title.split())}"
 
 
 def _shown(call: ToolCall) -> str:
-    """A call as the history tells it; long ones are cut."""
-    given = " ".join(str(value) for value in call.arguments.values())
-    return f"{call.name} {given}"[:200]
+    """A call as the history tells it: on one line, and cut when it is long."""
+    words = (word for value in call.arguments.values() for word in str(value).split())
+    return " ".join([call.name, *words])[:200]

@@ -10,6 +10,7 @@ from typing import Any
 from agentr1_core.errors import ConfigError
 from agentr1_core.recipe import Recipe
 from agentr1_core.task import Task
+from agentr1_recipes.bridges.bridge import library
 from agentr1_recipes.papers.corpus import Question
 
 #: Shares of the questions that are held out.
@@ -34,6 +35,8 @@ class Papers(Recipe):
     def __init__(
         self, data: str | None = None, questions: str = "own", pool_size: int = 20, search_size: int = 20
     ) -> None:
+        for module in ("agentr1_tools", "Stemmer"):
+            library(module, self.name)
         if questions not in ("own", "citations", "mixed"):
             raise ConfigError(f"`recipe.questions` is '{questions}'.", "Say own, citations or mixed.")
         self.data = data

@@ -72,11 +72,7 @@ def retrieval_metrics(ranked: Sequence[str], answers: Collection[str]) -> dict[s
 
 def paper_recall(trajectory: Trajectory) -> float | None:
     """A reward on the whole episode: the recall at its end; ``None`` where the task has no answers to compare with."""
-    return _last(trajectory, "recall")
-
-
-def _last(trajectory: Trajectory, metric: str) -> float | None:
     if not trajectory.steps:
         return 0.0
-    value = trajectory.steps[-1].info.get(metric)
-    return None if value is None else float(value)
+    found = trajectory.steps[-1].info.get("recall")
+    return None if found is None else float(found)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentr1_core.errors import ConfigError
 from agentr1_core.recipe import Recipe
 from agentr1_core.task import Task
+from agentr1_recipes.bridges.bridge import library
 
 if TYPE_CHECKING:
     from agentr1_recipes.webshop.goal import Goal
@@ -32,6 +33,8 @@ class WebShop(Recipe):
     def __init__(
         self, data: str | None = None, goals: str = "human", n_test: int = 500, n_validation: int = 1000
     ) -> None:
+        for module in ("agentr1_tools", "Stemmer", "ijson", "rapidfuzz"):
+            library(module, self.name)
         if goals not in ("human", "synthetic"):
             raise ConfigError(f"`recipe.goals` is '{goals}'.", "Say human or synthetic.")
         self.data = data

@@ -26,11 +26,11 @@ def corpus(tmp_path_factory):
         return open_corpus(str(DATA))
 
 
-def test_all_of_it_is_read(corpus, record_property):
+def test_all_of_it_is_read(corpus, real_data):
     edges = sum(len(corpus.references(paper.id)) for paper in corpus.papers)
     made = citation_questions(corpus)
     own = read_questions(DATA)
-    record_property("data", f"{DATA}: {len(corpus)} papers, {edges} citations, {len(own)} + {len(made)} questions")
+    real_data("papers", f"{len(corpus):,} papers, {edges:,} citations, {len(own)} reviews")
     assert len(corpus) == 7233
     assert sum(bool(paper.abstract) for paper in corpus.papers) == 6937
     assert sum(reference in corpus.by_id for paper in corpus.papers for reference in paper.references) == 20306

@@ -156,6 +156,8 @@ def test_bad_settings_and_rows_are_told(task):
         play(PaperSearchEnv(judge="json:dumps"), task, [STOP])
     with pytest.raises(EnvError, match="`judge: gold` needs the column 'answers'"):
         play(PaperSearchEnv(), {"question": "What?"}, [STOP])
+    with pytest.raises(EnvError, match="column 'question' is missing or empty"):
+        play(PaperSearchEnv(), {"answers": ["p1"]}, [STOP])
 
 
 def test_tasks_repeat_and_splits_do_not_overlap():

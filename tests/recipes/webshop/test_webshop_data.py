@@ -37,9 +37,9 @@ def goals(catalogue):
     return read_goals(str(DATA), "synthetic")
 
 
-def test_all_of_it_is_read(catalogue, goals, record_property):
+def test_all_of_it_is_read(catalogue, goals, real_data):
     human = read_goals(str(DATA), "human")
-    record_property("data", f"{DATA}: {len(catalogue.products)} products, {len(human)} + {len(goals)} goals")
+    real_data("webshop", f"{len(catalogue.products):,} products, {len(human)} human and {len(goals):,} templated goals")
     assert len(catalogue.products) == 1000
     assert (len(human), len(goals)) == (13, 6910)
     assert {goal.asin for goal in goals} <= set(catalogue.by_asin)
