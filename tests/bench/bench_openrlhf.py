@@ -1,4 +1,4 @@
-"""The quick start's task on the OpenRLHF backend, without a GPU: `.venvs/openrlhf/bin/python tests/bench/bench_openrlhf.py`.
+"""The quick start on the OpenRLHF backend, without a GPU: `.venvs/openrlhf/bin/python tests/bench/bench_openrlhf.py`.
 
 OpenRLHF has no warm start, so the model is the one that `make quickstart` warms up. What stands in for GPUs is that of
 the tests; `make .venvs/.openrlhf` makes the environment.
