@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "vllm", "sglang")
+HEAVY = ("torch", "transformers", "trl", "accelerate", "peft", "datasets", "vllm", "sglang", "openrlhf", "ray")
 
 CORE = "import agentr1_core"
 HELP = """

@@ -237,6 +237,12 @@ def _check_batches(job: TrainingJob, chosen: Mapping[str, Value]) -> None:
         )
     forward = chosen.get("rollout.micro_batch_size", 1)
     episodes = job.prompts_per_update * job.group_size
+    if episodes % batch:
+        raise ConfigError(
+            f"`backend.train.batch_size` is {batch}, of which the {episodes} episodes of an update make no whole "
+            "number of optimiser steps; the learning rate's schedule counts them.",
+            f"Make it {episodes}, or a number that divides it.",
+        )
     if not isinstance(forward, int) or forward < 1 or episodes // forward < ranks:
         raise ConfigError(
             f"{episodes} episodes of an update in forwards of {forward} (`backend.rollout.micro_batch_size`) leave "

@@ -89,6 +89,20 @@ def test_overrides_and_another_interpreter(run_file, tmp_path, capsys):
     assert env[RUN_VARIABLE] == str(tmp_path / "here" / "config.yaml")
 
 
+def test_a_run_is_resumed_from_its_checkpoint(run_file, tmp_path, capsys, parse):
+    assert main(["openrlhf-command", run_file, "--run-dir", "here"]) == 0
+    assert not parse(OPTIONS, printed(capsys)[2])["ckpt.load_enable"]
+
+    assert main(["openrlhf-command", run_file, "--run-dir", "here", "--resume"]) == 1
+    assert "There is no checkpoint of OpenRLHF" in capsys.readouterr().err
+
+    (tmp_path / "here" / "trainer" / "_actor").mkdir(parents=True)
+    assert main(["openrlhf-command", run_file, "--run-dir", "here", "--resume"]) == 0
+    found = parse(OPTIONS, printed(capsys)[2])
+    assert found["ckpt.load_enable"]
+    assert found["ckpt.path"] == str(tmp_path / "here" / "trainer")
+
+
 def test_a_job_for_a_ray_cluster_carries_the_variable(run_file, tmp_path, capsys):
     assert main(["openrlhf-command", run_file, "--submit", "http://head:8265"]) == 0
 
