@@ -22,7 +22,8 @@ def parse(argv: Sequence[str]) -> Any:
     def stop(args: Any) -> Any:
         raise _Parsed(args)
 
-    before, initialized, sys.argv = find("get_strategy"), ray.is_initialized, ["openrlhf", *argv]
+    before, initialized, words = find("get_strategy"), ray.is_initialized, sys.argv
+    sys.argv = ["openrlhf", *argv]
     ray.is_initialized = lambda: True
     rebind("get_strategy", stop)
     try:
@@ -30,6 +31,7 @@ def parse(argv: Sequence[str]) -> Any:
     except _Parsed as parsed:
         return parsed.args[0]
     finally:
+        sys.argv = words
         rebind("get_strategy", before)
         ray.is_initialized = initialized
     raise AssertionError("OpenRLHF did not reach its strategy")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file
 from toy_run import toy_config, toy_job
 
 from agentr1_backend_openrlhf.backend import OpenRLHFBackend
@@ -34,6 +35,12 @@ class Observer:
         """Not looked at."""
 
 
+def max_change(before: Path, after: Path) -> float:
+    """Largest change of a weight between two folders."""
+    old, new = (load_file(folder / "model.safetensors") for folder in (before, after))
+    return max(float((new[name].float() - old[name].float()).abs().max()) for name in old)
+
+
 def test_steps_with_a_critic_through_openrlhfs_own_engines(ray_cluster: str, tmp_path: Path) -> None:
     backend = toy_config()["backend"] | {"vllm.sync_backend": "gloo", "train.colocate_all": False}
     backend |= {"actor": {**backend["actor"], "num_gpus_per_node": 1}, "critic": {"adam.lr": 1e-3}}
@@ -54,6 +61,10 @@ def test_steps_with_a_critic_through_openrlhfs_own_engines(ray_cluster: str, tmp
         assert metrics["critic/grad_norm"] > 0
         assert metrics["critic/loss"] > 0
         assert metrics["ledger/trained"] == metrics["ledger/sampled"]
+    first, last = (abs(m["critic/return"] - m["critic/value"]) for m in (observer.updates[0], observer.updates[-1]))
+    assert last < first / 2, "the critic comes to know the returns"
+    moved = max_change(Path(job.model), result.checkpoint)
+    assert 1e-3 < moved < 0.1, "eight steps of Adam with a rate of 0.003"
     trained = [name for name in observer.ids if not name.startswith("eval/")]
     assert len(set(trained)) == len(trained) == 8 * 16
     assert len(observer.ids) - len(trained) == 2 * 4, "before and after"
