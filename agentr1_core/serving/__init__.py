@@ -13,14 +13,19 @@ from agentr1_core.serving.client import (
 )
 from agentr1_core.serving.engine import Call, ServedEngine, Servers, own_share
 from agentr1_core.serving.fleet import Fleet, Member
+from agentr1_core.serving.interpreter import UNKNOWN, versions_in
+from agentr1_core.serving.launch import Launch, log_file, server_environment, start_server, use_servers
 from agentr1_core.serving.managed import ManagedServer
 from agentr1_core.serving.process import ServerProcess, free_port
+from agentr1_core.serving.settings import ServerSettings
 from agentr1_core.serving.spool import KeptWeights, WeightSpool
 
 __all__ = [
+    "UNKNOWN",
     "Call",
     "Fleet",
     "KeptWeights",
+    "Launch",
     "ManagedServer",
     "Member",
     "RequestRefused",
@@ -28,11 +33,17 @@ __all__ = [
     "ServerClient",
     "ServerFault",
     "ServerProcess",
+    "ServerSettings",
     "ServerTimeout",
     "ServerUnreachable",
     "Servers",
     "WeightSpool",
     "free_port",
     "is_loopback",
+    "log_file",
     "own_share",
+    "server_environment",
+    "start_server",
+    "use_servers",
+    "versions_in",
 ]
