@@ -83,6 +83,8 @@ class EngineCapabilities:
     weight_sync: frozenset[str] = frozenset()
     abort: bool = False
     seed: bool = False
+    #: Whether log-probs are right under top-k, top-p and min-p too.
+    truncation: bool = True
     vision: bool = False
     #: Longest prompt plus action, in tokens; ``None`` when unknown.
     max_context: int | None = None

@@ -119,6 +119,8 @@ class Rollouts:
                 stack.push_async_callback(policy.engine.close)
                 await policy.engine.start()
                 policy.engine.require(logprobs=True)
+                if policy.sampling.truncates_support:
+                    policy.engine.require(truncation=True)
             if self.tools is not None:
                 await self.tools.start()
                 stack.push_async_callback(self.tools.close)

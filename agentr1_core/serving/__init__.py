@@ -3,6 +3,7 @@
 Engine plugins build on it, whatever server they drive. It knows no server's routes and imports no framework.
 """
 
+from agentr1_core.serving.answers import generation, version_number
 from agentr1_core.serving.client import (
     RequestRefused,
     ServerClient,
@@ -39,11 +40,13 @@ __all__ = [
     "Servers",
     "WeightSpool",
     "free_port",
+    "generation",
     "is_loopback",
     "log_file",
     "own_share",
     "server_environment",
     "start_server",
     "use_servers",
+    "version_number",
     "versions_in",
 ]

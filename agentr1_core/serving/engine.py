@@ -95,6 +95,14 @@ class ServedEngine(InferenceEngine):
     async def stop_call(self, client: ServerClient, call: Call) -> None:
         """Tell a server to end an action early; one it does not know is no error."""
 
+    def keep(self, spool: WeightSpool, weights: WeightSource, version: int) -> KeptWeights:
+        """Take new weights into the spool, in a thread of its own. Engines that are handed more than files override it.
+
+        Raises:
+            EngineError: They cannot be read.
+        """
+        return spool.keep(weights.path, version)
+
     @abstractmethod
     async def push(self, client: ServerClient, weights: KeptWeights) -> None:
         """Load weights into one server and drop its cached prefixes; ``generate`` is not called meanwhile."""
@@ -244,13 +252,14 @@ class ServedEngine(InferenceEngine):
             EngineError: They cannot be read, or a server could not load them.
         """
         fleet, spool = self._running(), self._spool
-        if weights.kind != "file" or spool is None:
+        routes = self.capabilities.weight_sync
+        if weights.kind not in routes or spool is None:
             raise EngineError(
-                f"The {self.name} engine cannot take weights by {weights.kind!r} (it takes: file).",
-                "Save the model with `save_pretrained` and give its folder.",
+                f"The {self.name} engine cannot take weights by {weights.kind!r} (it takes: {', '.join(routes)}).",
+                "Give them by the route that `engine.weight_sync` names.",
             )
         async with self._updating:
-            kept = await asyncio.to_thread(spool.keep, weights.path, version)
+            kept = await asyncio.to_thread(self.keep, spool, weights, version)
             self._version = version
             self._gate.clear()
             try:

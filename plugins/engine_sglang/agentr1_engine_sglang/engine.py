@@ -1,0 +1,170 @@
+"""``SGLangEngine``: the engine contract on one or several SGLang servers.
+
+The collector and the training backends call it. It starts a server of its own or uses those it is given, sends token
+ids and reads token ids over HTTP, and never imports SGLang itself.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import ClassVar
+
+from agentr1_core.engine import EngineCapabilities, Generation, SamplingParams
+from agentr1_core.errors import ConfigError, EngineError
+from agentr1_core.mdp import TokenArray
+from agentr1_core.serving import (
+    Call,
+    KeptWeights,
+    ServedEngine,
+    ServerClient,
+    ServerFault,
+    Servers,
+    ServerUnreachable,
+    log_file,
+    start_server,
+    use_servers,
+)
+from agentr1_engine_sglang import checks, sync, wire
+from agentr1_engine_sglang.launch import plan_launch, runs_on_cpu
+from agentr1_engine_sglang.settings import SGLangSettings
+
+#: Seconds in which a healthy server says so.
+HEALTH_S = 5.0
+
+
+class SGLangEngine(ServedEngine):
+    """SGLang behind the engine contract.
+
+    Args:
+        settings: Which server to start, or which ones to use.
+    """
+
+    name: ClassVar[str] = "sglang"
+    Settings: ClassVar[type[SGLangSettings]] = SGLangSettings
+
+    def __init__(self, settings: SGLangSettings | None = None) -> None:
+        self._own = settings or SGLangSettings()
+        if not self._own.urls and self._own.model is None:
+            raise ConfigError(
+                "The sglang engine needs a model: `model` is not set, and neither are `urls` of running servers.",
+                "Set `engine.model` to a folder or hub id.",
+            )
+        super().__init__(self._own)
+        self._max_context = self._own.context_length
+        self._seed = self._own.deterministic
+        self._truncation = True
+        self._vocabulary: int | None = None
+        self._router: ServerClient | None = None
+
+    @property
+    def capabilities(self) -> EngineCapabilities:
+        """What it can do; the servers are asked when it starts."""
+        return EngineCapabilities(
+            logprobs=True,
+            prefix_cache=True,
+            weight_sync=frozenset({"file"}),
+            abort=True,
+            seed=self._seed,
+            truncation=self._truncation,
+            max_context=self._max_context,
+        )
+
+    async def open_servers(self, scratch: Path) -> Servers:
+        """Start a server, or find those in ``urls``."""
+        return await (self._connect() if self._own.urls else self._launch(scratch))
+
+    async def close(self) -> None:
+        """End the server that was started, and every call that waits; idempotent."""
+        await super().close()
+        router, self._router = self._router, None
+        if router is not None:
+            await router.close()
+
+    async def ask(
+        self, client: ServerClient, call: Call, prompt: TokenArray, sampling: SamplingParams, max_tokens: int
+    ) -> Generation:
+        """Sample one action on one server."""
+        self._check_request(prompt, sampling)
+        body = wire.request_body(call.id, prompt, sampling, max_tokens)
+        if self._router is None:
+            answer = await client.post(wire.GENERATE, body)
+        else:
+            try:
+                answer = await self._router.post(wire.GENERATE, body)
+            except ServerUnreachable as error:  # which says nothing about the servers behind it
+                raise ServerFault(f"The router: {error.problem}") from error
+        return wire.read_generation(answer, sampling, max_tokens)
+
+    async def stop_call(self, client: ServerClient, call: Call) -> None:
+        """End an action early; its answer has what was sampled."""
+        members = self._running().up if self._router is not None else []
+        for one in [member.client for member in members] or [client]:  # a router does not say who has it
+            await one.post(wire.ABORT, {"rid": call.id})
+
+    async def push(self, client: ServerClient, weights: KeptWeights) -> None:
+        """Load weights into one server."""
+        await sync.push(client, weights, sync.load_files, self._own.on_update, self._own.request_timeout_s)
+
+    async def is_healthy(self, client: ServerClient) -> bool:
+        """Whether it answers. Its own health route samples a token, which takes a second and fails in a pause."""
+        try:
+            await client.get("/model_info", timeout_s=HEALTH_S)
+        except EngineError:
+            return False
+        return True
+
+    def _check_request(self, prompt: TokenArray, sampling: SamplingParams) -> None:
+        """SGLang would crash, or pass over what it does not know."""
+        if self._vocabulary is not None and int(prompt.max()) >= self._vocabulary:
+            raise EngineError(
+                f"The prompt has token {int(prompt.max())}, but the model's vocabulary has {self._vocabulary} tokens.",
+                "Render it with the tokenizer of this model.",
+            )
+        if sampling.seed is not None and not self._seed:
+            raise EngineError(
+                "The sglang engine takes no seeds with these settings.", "Set `engine.deterministic: true`, on a GPU."
+            )
+        if sampling.seed is not None and sampling.min_p > 0:
+            raise EngineError("SGLang cannot combine a seed and min_p.", "Leave one of them out.")
+        if wire.needs_support(sampling) and not self._truncation:
+            raise EngineError(
+                "This SGLang gives no log-probs of the distribution that top_k, top_p or min_p leaves.",
+                "Set them to 0, 1 and 0, or update SGLang.",
+            )
+        if sampling.top_k > wire.SUPPORT:
+            raise EngineError(
+                f"top_k is {sampling.top_k}; SGLang gives log-probs for {wire.SUPPORT} at most.", "Lower it, or use 0."
+            )
+
+    async def _launch(self, scratch: Path) -> Servers:
+        settings, model = self._own, str(self._own.model)
+        found = await checks.look_at(settings.python)
+        if runs_on_cpu(settings, found) and (settings.deterministic or settings.colocate):
+            raise ConfigError(
+                f"`engine.deterministic`, `engine.colocate`: '{settings.python}' has SGLang on CPU, which has neither.",
+                "Remove them, or install SGLang for GPUs.",
+            )
+        checks.check_model(model, settings)
+        launch = plan_launch(settings, model, found, scratch, log_file(settings.run_dir, self.name))
+        return await start_server(self.name, launch, settings, self._is_ready, self._check)
+
+    async def _connect(self) -> Servers:
+        settings = self._own
+        servers = await use_servers(settings, self._check)
+        if settings.router is not None:
+            token = os.environ.get(settings.token_env)
+            self._router = ServerClient(settings.router, token=token, timeout_s=settings.request_timeout_s)
+        return servers
+
+    async def _is_ready(self, client: ServerClient) -> bool:
+        try:
+            await client.get("/health", timeout_s=HEALTH_S * 6)
+        except EngineError:
+            return False
+        return True
+
+    async def _check(self, client: ServerClient) -> int:
+        found = await checks.check_server(client)
+        self._seed, self._truncation, self._vocabulary = found.seed, found.truncation, found.vocabulary
+        return found.max_context
