@@ -18,6 +18,8 @@ from agentr1_core.errors import EngineError
 
 #: Seconds for a connection to be made.
 CONNECT_S = 10.0
+#: Seconds after which an idle connection is not used again: servers close theirs after five, at any moment.
+IDLE_S = 2.0
 
 
 class ServerUnreachable(EngineError):
@@ -70,7 +72,7 @@ class ServerClient:
         self._http = httpx.AsyncClient(
             base_url=self.url,
             headers={} if token is None else {"Authorization": f"Bearer {token}"},
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_S),
             trust_env=not is_loopback(url),  # a proxy cannot reach this machine's loopback interface
         )
 

@@ -47,6 +47,10 @@ class Abilities:
     truncation: bool
     #: Tokens of the model; ``None`` where its configuration cannot be read here.
     vocabulary: int | None
+    #: Processes that share the model.
+    n_workers: int
+    #: Whether it computes on CPU.
+    cpu: bool
 
 
 async def look_at(python: Path) -> Installation:
@@ -126,6 +130,8 @@ async def check_server(client: ServerClient) -> Abilities:
         seed=bool(info.get("enable_deterministic_inference")),
         truncation=await _reports_support(client),
         vocabulary=vocabulary_of(str(info.get("model_path", ""))),
+        n_workers=int(info.get("tp_size", 1)) * int(info.get("pp_size", 1)),
+        cpu=info.get("device") == "cpu",
     )
 
 

@@ -7,10 +7,12 @@ ids and reads token ids over HTTP, and never imports SGLang itself.
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from agentr1_core.engine import EngineCapabilities, Generation, SamplingParams
+from agentr1_core.engine import EngineCapabilities, Generation, SamplingParams, WeightSource
 from agentr1_core.errors import ConfigError, EngineError
 from agentr1_core.mdp import TokenArray
 from agentr1_core.serving import (
@@ -21,11 +23,13 @@ from agentr1_core.serving import (
     ServerFault,
     Servers,
     ServerUnreachable,
+    WeightSpool,
     log_file,
     start_server,
     use_servers,
 )
-from agentr1_engine_sglang import checks, sync, wire
+from agentr1_engine_sglang import checks, sync, tensors, wire
+from agentr1_engine_sglang.broadcast import send_by_broadcast
 from agentr1_engine_sglang.launch import plan_launch, runs_on_cpu
 from agentr1_engine_sglang.settings import SGLangSettings
 
@@ -52,21 +56,22 @@ class SGLangEngine(ServedEngine):
             )
         super().__init__(self._own)
         self._max_context = self._own.context_length
-        self._seed = self._own.deterministic
-        self._truncation = True
-        self._vocabulary: int | None = None
+        self._abilities: dict[str, checks.Abilities] = {}
         self._router: ServerClient | None = None
+        #: The trainer's own tensors, good while the update to this version lasts.
+        self._handed: tuple[int, Mapping[str, Any]] | None = None
 
     @property
     def capabilities(self) -> EngineCapabilities:
         """What it can do; the servers are asked when it starts."""
+        asked = self._abilities.values()
         return EngineCapabilities(
             logprobs=True,
             prefix_cache=True,
-            weight_sync=frozenset({"file"}),
+            weight_sync=frozenset({"file" if self._own.weight_sync == "file" else "state_dict"}),
             abort=True,
-            seed=self._seed,
-            truncation=self._truncation,
+            seed=all(one.seed for one in asked) if asked else self._own.deterministic,
+            truncation=all(one.truncation for one in asked),
             max_context=self._max_context,
         )
 
@@ -85,7 +90,7 @@ class SGLangEngine(ServedEngine):
         self, client: ServerClient, call: Call, prompt: TokenArray, sampling: SamplingParams, max_tokens: int
     ) -> Generation:
         """Sample one action on one server."""
-        self._check_request(prompt, sampling)
+        self._check_request(self._abilities[client.url], prompt, sampling)
         body = wire.request_body(call.id, prompt, sampling, max_tokens)
         if self._router is None:
             answer = await client.post(wire.GENERATE, body)
@@ -102,9 +107,49 @@ class SGLangEngine(ServedEngine):
         for one in [member.client for member in members] or [client]:  # a router does not say who has it
             await one.post(wire.ABORT, {"rid": call.id})
 
+    async def update_weights(self, weights: WeightSource, version: int) -> None:
+        """Give all servers new weights; see the contract. New calls wait meanwhile."""
+        if weights.tensors is not None:
+            self._handed = (version, tensors.distinct(weights.tensors))
+        try:
+            await super().update_weights(weights, version)
+        finally:
+            self._handed = None
+
+    def keep(self, spool: WeightSpool, weights: WeightSource, version: int) -> KeptWeights:
+        """Take files, or a copy of tensors, for a server that comes back."""
+        if weights.kind == "file":
+            return spool.keep(weights.path, version)
+        if not weights.tensors:
+            raise EngineError("A `state_dict` weight source has no tensors.", "Set `WeightSource.tensors`.")
+        with tempfile.TemporaryDirectory(dir=spool.folder) as folder:
+            tensors.keep_as_files(weights.tensors, Path(folder))
+            return spool.keep(Path(folder), version)
+
     async def push(self, client: ServerClient, weights: KeptWeights) -> None:
         """Load weights into one server."""
-        await sync.push(client, weights, sync.load_files, self._own.on_update, self._own.request_timeout_s)
+        settings, abilities = self._own, self._abilities[client.url]
+        timeout_s = settings.request_timeout_s
+
+        async def load() -> None:
+            if settings.weight_sync == "file":
+                await sync.load_files(client, weights, timeout_s)
+                return
+            handed = self._handed
+            if handed is not None and handed[0] == weights.version:
+                source = iter(handed[1].items())
+            else:
+                source = tensors.read_kept(weights)
+            n_workers = abilities.n_workers
+            if settings.weight_sync == "tensors":
+                await tensors.send_through_memory(client, source, weights.version, n_workers, timeout_s)
+            else:
+                await send_by_broadcast(
+                    client, source, weights.version, n_workers,
+                    host=settings.broadcast_host, cpu=abilities.cpu, timeout_s=timeout_s,
+                )  # fmt: skip
+
+        await sync.push(client, weights, load, settings.on_update, timeout_s)
 
     async def is_healthy(self, client: ServerClient) -> bool:
         """Whether it answers. Its own health route samples a token, which takes a second and fails in a pause."""
@@ -114,20 +159,20 @@ class SGLangEngine(ServedEngine):
             return False
         return True
 
-    def _check_request(self, prompt: TokenArray, sampling: SamplingParams) -> None:
+    def _check_request(self, server: checks.Abilities, prompt: TokenArray, sampling: SamplingParams) -> None:
         """SGLang would crash, or pass over what it does not know."""
-        if self._vocabulary is not None and int(prompt.max()) >= self._vocabulary:
+        if server.vocabulary is not None and int(prompt.max()) >= server.vocabulary:
             raise EngineError(
-                f"The prompt has token {int(prompt.max())}, but the model's vocabulary has {self._vocabulary} tokens.",
+                f"The prompt has token {int(prompt.max())}, but the model's vocabulary has {server.vocabulary} tokens.",
                 "Render it with the tokenizer of this model.",
             )
-        if sampling.seed is not None and not self._seed:
+        if sampling.seed is not None and not server.seed:
             raise EngineError(
                 "The sglang engine takes no seeds with these settings.", "Set `engine.deterministic: true`, on a GPU."
             )
         if sampling.seed is not None and sampling.min_p > 0:
             raise EngineError("SGLang cannot combine a seed and min_p.", "Leave one of them out.")
-        if wire.needs_support(sampling) and not self._truncation:
+        if wire.needs_support(sampling) and not server.truncation:
             raise EngineError(
                 "This SGLang gives no log-probs of the distribution that top_k, top_p or min_p leaves.",
                 "Set them to 0, 1 and 0, or update SGLang.",
@@ -165,6 +210,5 @@ class SGLangEngine(ServedEngine):
         return True
 
     async def _check(self, client: ServerClient) -> int:
-        found = await checks.check_server(client)
-        self._seed, self._truncation, self._vocabulary = found.seed, found.truncation, found.vocabulary
+        self._abilities[client.url] = found = await checks.check_server(client)
         return found.max_context

@@ -20,6 +20,7 @@ _ALWAYS = {
     "SGLANG_RETURN_ORIGINAL_LOGPROB": "0",
     "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",
     "SGLANG_PYSPY_DUMP_BEFORE_CRASH": "0",
+    "SGLANG_TIMEOUT_KEEP_ALIVE": "3600",  # the engine closes idle connections, so that none closes under a request
 }
 _CPU_TOKENS = 65536
 

@@ -14,7 +14,7 @@ from agentr1_core.errors import EngineError
 from agentr1_core.serving import KeptWeights, ServerClient, ServerFault
 
 #: Sends the weights to a server that has been told to pause, drops its cached prefixes and labels them.
-Load = Callable[[ServerClient, KeptWeights, float], Awaitable[None]]
+Load = Callable[[], Awaitable[None]]
 
 
 async def push(
@@ -41,10 +41,10 @@ async def push(
     # Without a pause SGLang itself waits for what is in flight. Only `retract` computes contexts anew: `in_place` goes
     # on with keys and values of the old weights, so that what it samples belongs to neither.
     pause = on_update == "continue"
-    if pause:
-        await client.post("/pause_generation", {"mode": "retract"}, timeout_s=timeout_s)
     try:
-        await load(client, weights, timeout_s)
+        if pause:
+            await client.post("/pause_generation", {"mode": "retract"}, timeout_s=timeout_s)
+        await load()
         said = (await client.get("/model_info")).get("weight_version")
         if said != str(weights.version):
             raise EngineError(f"{client.url} says that it has weights {said!r} after an update to {weights.version}.")

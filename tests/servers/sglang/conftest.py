@@ -1,7 +1,7 @@
 """One real SGLang server for all tests here, in an environment of its own; tests talk to it over HTTP.
 
-Run them with ``make test-sglang``, which makes that environment. The models come from ../conftest.py; ``cpu_shim`` stands
-in for what SGLang lacks without a GPU.
+Run them with ``make test-sglang``, which makes that environment. The models come from ../conftest.py; ``cpu_shim``
+stands in for what SGLang lacks without a GPU.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ def mock_triton(sglang):
     before = set(vars(torch.mps))
     with (
         mock.patch.object(sys, "platform", "darwin"),
-        mock.patch.object(platform, "machine", lambda: "arm64"),
-        mock.patch.object(torch.backends.mps, "is_available", lambda: True),
-        mock.patch.object(stand_ins, "_patch_non_blocking", lambda: None),
+        mock.patch.object(platform, "machine", return_value="arm64"),
+        mock.patch.object(torch.backends.mps, "is_available", return_value=True),
+        mock.patch.object(stand_ins, "_patch_non_blocking"),
     ):
         stand_ins.install_platform_stubs()
     for name in set(vars(torch.mps)) - before:
