@@ -79,7 +79,7 @@ class EngineCapabilities:
 
     logprobs: bool = True
     prefix_cache: bool = False
-    #: Ways new weights can reach it: ``live`` (shares the model), ``state_dict``, ``file``, ``nccl``, ``lora``.
+    #: Ways new weights can reach it: ``live`` (shares the model), ``state_dict``, ``file``, ``lora``.
     weight_sync: frozenset[str] = frozenset()
     abort: bool = False
     seed: bool = False
@@ -102,12 +102,17 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class WeightSource:
-    """Where an engine finds new weights: the ``kind`` names the route, the other fields what it needs."""
+    """Where an engine finds new weights: the ``kind`` names the route, the other fields what it needs.
+
+    ``file``, ``state_dict`` and ``live`` bring whole weights and end whatever adapter the engine had. ``lora`` brings
+    an adapter on top of the last whole weights that the engine was given, or of those it started with.
+    """
 
     kind: str
-    #: For ``file`` and ``lora``: a folder in the Hugging Face layout.
+    #: For ``file``: a folder in the Hugging Face layout; for ``lora``: one in PEFT's.
     path: Path | None = None
-    #: For ``state_dict`` a mapping from names to tensors; for ``live`` nothing, the engine shares the model.
+    #: For ``state_dict`` a mapping from names to tensors, read before ``update_weights`` returns and not after; for
+    #: ``live`` nothing, the engine shares the model.
     tensors: Mapping[str, Any] | None = None
 
 

@@ -17,14 +17,15 @@ from agentr1_core.serving.fleet import Fleet, Member
 from agentr1_core.serving.interpreter import UNKNOWN, versions_in
 from agentr1_core.serving.launch import Launch, log_file, server_environment, start_server, use_servers
 from agentr1_core.serving.managed import ManagedServer
-from agentr1_core.serving.process import ServerProcess, free_port
+from agentr1_core.serving.process import ServerProcess, address_towards, free_port
 from agentr1_core.serving.settings import ServerSettings
-from agentr1_core.serving.spool import KeptWeights, WeightSpool
+from agentr1_core.serving.spool import KeptFolder, KeptWeights, WeightSpool
 
 __all__ = [
     "UNKNOWN",
     "Call",
     "Fleet",
+    "KeptFolder",
     "KeptWeights",
     "Launch",
     "ManagedServer",
@@ -39,6 +40,7 @@ __all__ = [
     "ServerUnreachable",
     "Servers",
     "WeightSpool",
+    "address_towards",
     "free_port",
     "generation",
     "is_loopback",

@@ -87,19 +87,28 @@ class ServerClient:
         *,
         query: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
+        as_json: bool = True,
     ) -> Any:
-        """The JSON answer to a POST; ``None`` for an empty one.
+        """The JSON answer to a POST, or its text unless ``as_json``; ``None`` for an empty one.
 
         Raises:
             ServerUnreachable, ServerTimeout, ServerFault, RequestRefused: Each an ``EngineError``.
         """
-        return await self._ask("POST", path, body, query or {}, timeout_s)
+        return await self._ask("POST", path, body, query or {}, timeout_s, as_json)
 
     async def close(self) -> None:
         """Close all connections; idempotent."""
         await self._http.aclose()
 
-    async def _ask(self, method: str, path: str, body: Any, query: Mapping[str, str], timeout_s: float | None) -> Any:
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        query: Mapping[str, str],
+        timeout_s: float | None,
+        as_json: bool = True,
+    ) -> Any:
         wait = self._timeout_s if timeout_s is None else timeout_s
         timeout = httpx.Timeout(wait, connect=min(wait, CONNECT_S), pool=None)
         where = f"{self.url}{path}"
@@ -121,6 +130,8 @@ class ServerClient:
             )
         if not answer.content:
             return None
+        if not as_json:
+            return answer.text
         try:
             return answer.json()
         except (json.JSONDecodeError, UnicodeDecodeError) as error:

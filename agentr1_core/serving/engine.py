@@ -13,8 +13,10 @@ import itertools
 import os
 import uuid
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -95,17 +97,19 @@ class ServedEngine(InferenceEngine):
     async def stop_call(self, client: ServerClient, call: Call) -> None:
         """Tell a server to end an action early; one it does not know is no error."""
 
-    def keep(self, spool: WeightSpool, weights: WeightSource, version: int) -> KeptWeights:
-        """Take new weights into the spool, in a thread of its own. Engines that are handed more than files override it.
-
-        Raises:
-            EngineError: They cannot be read.
-        """
-        return spool.keep(weights.path, version)
-
     @abstractmethod
     async def push(self, client: ServerClient, weights: KeptWeights) -> None:
-        """Load weights into one server and drop its cached prefixes; ``generate`` is not called meanwhile."""
+        """Load weights into one server and drop its cached prefixes; ``generate`` is not called meanwhile.
+
+        Args:
+            client: The server.
+            weights: What it lacks: whole weights, an adapter on top of those it has, or both.
+        """
+
+    def copy_tensors(self, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Copies of tensors that the trainer will change, for servers that come back; for engines that take a
+        ``state_dict``."""
+        raise NotImplementedError(f"The {self.name} engine takes a state_dict and does not say how one is copied.")
 
     @abstractmethod
     async def is_healthy(self, client: ServerClient) -> bool:
@@ -252,19 +256,19 @@ class ServedEngine(InferenceEngine):
             EngineError: They cannot be read, or a server could not load them.
         """
         fleet, spool = self._running(), self._spool
-        routes = self.capabilities.weight_sync
-        if weights.kind not in routes or spool is None:
+        takes = self.capabilities.weight_sync
+        if weights.kind not in takes or spool is None:
             raise EngineError(
-                f"The {self.name} engine cannot take weights by {weights.kind!r} (it takes: {', '.join(routes)}).",
-                "Give them by the route that `engine.weight_sync` names.",
+                f"The {self.name} engine cannot take weights by '{weights.kind}', only by {', '.join(sorted(takes))}.",
+                "Save the model with `save_pretrained` and give its folder, as a `file` source.",
             )
         async with self._updating:
-            kept = await asyncio.to_thread(self.keep, spool, weights, version)
+            change = await self._keep(spool, weights, version)
             self._version = version
             self._gate.clear()
             try:
                 done = await asyncio.gather(
-                    *(self._push_or_lose(fleet, member, kept) for member in fleet.up), return_exceptions=True
+                    *(self._push_or_lose(fleet, member, change) for member in fleet.up), return_exceptions=True
                 )
             finally:
                 self._gate.set()
@@ -274,6 +278,17 @@ class ServedEngine(InferenceEngine):
                 raise failure
         if not fleet.up:
             await fleet.wait_up(self._settings.startup_timeout_s)
+
+    async def _keep(self, spool: WeightSpool, weights: WeightSource, version: int) -> KeptWeights:
+        """Keep new weights for servers that come back; what those that are up must be given now."""
+        if weights.kind == "lora":
+            return await asyncio.to_thread(spool.keep_adapter, weights.path, version)
+        if weights.kind == "state_dict":
+            if not weights.tensors:
+                raise EngineError("A `state_dict` weight source has no tensors.", "Set `WeightSource.tensors`.")
+            spool.keep_tensors(await asyncio.to_thread(self.copy_tensors, weights.tensors), version)
+            return KeptWeights(version, tensors=weights.tensors)
+        return await asyncio.to_thread(spool.keep, weights.path, version)
 
     async def _push_or_lose(self, fleet: Fleet, member: Member, weights: KeptWeights) -> None:
         try:

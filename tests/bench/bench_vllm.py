@@ -1,24 +1,30 @@
 """The vLLM engine beside the same requests sent straight to its server; its prefix cache; seconds of a weight update.
 
 Run it by hand: ``make bench-vllm``. The last line it prints is one JSON object. One server is started for each model
-size. Wall-clock numbers depend on the machine and on what else runs there; the ratios, medians over interleaved
-repeats, less so.
+size. Seconds depend on the machine and on what else runs there. What is compared runs in many short pairs of the very
+same work, one way right after the other, and only ratios within pairs count; beside them stand ratios of CPU seconds,
+which other programs hardly touch.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import itertools
 import json
 import os
 import statistics
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+import psutil
 
 from agentr1_core.engine import SamplingParams, WeightSource
 from agentr1_engine_vllm import VLLMEngine
@@ -27,6 +33,8 @@ from agentr1_engine_vllm.wire import GENERATE, request_body
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("AGENTR1_VLLM_PYTHON", ROOT / ".venvs" / "vllm" / "bin" / "python"))
 BLOCK = 32
+#: Samples one action: prompt, how, and the episode's name.
+Ask = Callable[[np.ndarray, SamplingParams, str], Awaitable[list[int]]]
 #: Width and depth.
 SIZES = {"tiny": (128, 2), "small": (512, 8), "medium": (1024, 10)}
 
@@ -61,50 +69,119 @@ def random_prompts(n: int, seed: int) -> list[np.ndarray]:
     return [rng.integers(10, 400, rng.integers(64, 129)).astype(np.int32) for _ in range(n)]
 
 
-async def through_engine(engine: VLLMEngine, prompts: list[np.ndarray], sampling: SamplingParams) -> tuple[float, int]:
-    """Seconds and tokens of concurrent calls of the engine."""
-    begin = time.perf_counter()
-    found = await asyncio.gather(*(engine.generate(p, sampling, session=f"s{i}") for i, p in enumerate(prompts)))
-    return time.perf_counter() - begin, sum(len(one.token_ids) for one in found)
+async def episodes(ask: Ask, prompts: list[np.ndarray], args: argparse.Namespace) -> list[list[int]]:
+    """The tokens of concurrent episodes whose context grows by what was said and told; seeds make them repeatable."""
+
+    async def episode(number: int, prompt: np.ndarray) -> list[int]:
+        said: list[int] = []
+        for turn in range(args.turns):
+            sampling = SamplingParams(max_tokens=args.tokens, seed=number * args.turns + turn)
+            ids = await ask(prompt, sampling, f"s{number}")
+            said += ids
+            prompt = np.concatenate([prompt, np.asarray(ids, np.int32), np.arange(20, 36, dtype=np.int32)])
+        return said
+
+    return list(await asyncio.gather(*(episode(number, prompt) for number, prompt in enumerate(prompts))))
 
 
-async def straight(
-    http: httpx.AsyncClient, prompts: list[np.ndarray], sampling: SamplingParams, name: str
-) -> tuple[float, int]:
-    """Seconds and tokens of the same requests, sent by hand."""
+def through_engine(engine: VLLMEngine) -> Ask:
+    """Asks the plugin."""
 
-    async def one(number: int, prompt: np.ndarray) -> int:
-        body = request_body(f"{name}-{number}", "policy", prompt, sampling, sampling.max_tokens)
+    async def ask(prompt: np.ndarray, sampling: SamplingParams, session: str) -> list[int]:
+        found = await engine.generate(prompt, sampling, session=session)
+        ids: list[int] = found.token_ids.tolist()
+        return ids
+
+    return ask
+
+
+def straight(http: httpx.AsyncClient) -> Ask:
+    """Sends the same request by hand and reads nothing but the tokens."""
+    numbers = itertools.count()
+
+    async def ask(prompt: np.ndarray, sampling: SamplingParams, session: str) -> list[int]:
+        body = request_body(f"straight-{next(numbers)}", "policy", prompt, sampling, sampling.max_tokens)
         answer = await http.post(GENERATE, json=body)
         answer.raise_for_status()
-        return len(answer.json()["choices"][0]["token_ids"])
+        ids: list[int] = answer.json()["choices"][0]["token_ids"]
+        return ids
 
-    begin = time.perf_counter()
-    counts = await asyncio.gather(*(one(number, prompt) for number, prompt in enumerate(prompts)))
-    return time.perf_counter() - begin, sum(counts)
+    return ask
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way, once: what it took and what it gave."""
+
+    seconds: float
+    server_cpu_s: float
+    client_cpu_s: float
+    said: list[list[int]]
+
+
+async def run_arm(ask: Ask, http: httpx.AsyncClient, server: psutil.Process, seed: int, args: Any) -> Arm:
+    """All episodes, from an empty prefix cache."""
+    (await http.post("/reset_prefix_cache")).raise_for_status()
+    prompts = random_prompts(args.sequences, seed)
+    cpu, own, begin = cpu_seconds(server), time.process_time(), time.perf_counter()
+    said = await episodes(ask, prompts, args)
+    end, own_end = time.perf_counter(), time.process_time()
+    return Arm(end - begin, cpu_seconds(server) - cpu, own_end - own, said)
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """CPU seconds of a process and all it started, user's and system's."""
+    total = 0.0
+    for one in (process, *process.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            used = one.cpu_times()
+            total += used.user + used.system
+    return total
+
+
+def summary(ratios: list[float]) -> dict[str, Any]:
+    """Median of pairwise ratios, and a 95 % interval of it by the bootstrap."""
+    values = np.asarray(ratios)
+    drawn = np.random.default_rng(0).choice(values, (10_000, len(values)))
+    low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
+    return {"median": round(float(np.median(values)), 3), "interval": [round(float(low), 3), round(float(high), 3)]}
 
 
 async def compare(engine: VLLMEngine, args: argparse.Namespace) -> dict[str, Any]:
-    """Both ways in turn; ratio of tokens per second."""
+    """Pairs of both ways, one right after the other and in turn first: what is told are ratios within pairs."""
     (member,) = engine._fleet.members
     headers = dict(member.client._http.headers)
-    ratios, ours, theirs = [], [], []
-    sampling = SamplingParams(max_tokens=args.tokens, seed=1)
+    server = psutil.Process(engine._managed._process._process.pid)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+    ours, theirs = [], []
     async with httpx.AsyncClient(base_url=member.client.url, headers=headers, timeout=600, limits=limits) as http:
-        for repeat in range(args.repeats + 1):
-            # Other prompts each way, so that neither profits from what the other left in the prefix cache.
-            first = await through_engine(engine, random_prompts(args.sequences, 2 * repeat), sampling)
-            second = await straight(http, random_prompts(args.sequences, 2 * repeat + 1), sampling, f"r{repeat}")
-            if repeat:  # the first round warms up
-                ours.append(first[1] / first[0])
-                theirs.append(second[1] / second[0])
-                ratios.append(ours[-1] / theirs[-1])
+        ways = {"ours": (through_engine(engine), ours), "theirs": (straight(http), theirs)}
+        for pair in range(-1, args.pairs):
+            for name in ("ours", "theirs") if pair % 2 else ("theirs", "ours"):
+                ask, arms = ways[name]
+                arms.append(await run_arm(ask, http, server, pair + 1, args))
+            if ours[-1].said != theirs[-1].said:
+                raise SystemExit("The two ways gave other tokens for the same seeds: they are not the same work.")
+    ours, theirs = ours[1:], theirs[1:]  # the first pair warms up
+    tokens = args.sequences * args.turns * args.tokens
     return {
-        "engine_tokens_per_s": round(statistics.median(ours)),
-        "straight_tokens_per_s": round(statistics.median(theirs)),
-        "ratio": round(statistics.median(ratios), 3),
-        "ratios": [round(ratio, 3) for ratio in ratios],
+        "pairs": args.pairs,
+        "tokens_per_arm": tokens,
+        "load": [round(value, 1) for value in os.getloadavg()],
+        "engine_tokens_per_s": round(statistics.median(tokens / arm.seconds for arm in ours)),
+        "straight_tokens_per_s": round(statistics.median(tokens / arm.seconds for arm in theirs)),
+        "tokens_per_s_ratio": summary([b.seconds / a.seconds for a, b in zip(ours, theirs, strict=True)]),
+        "server_cpu_ratio": summary([a.server_cpu_s / b.server_cpu_s for a, b in zip(ours, theirs, strict=True)]),
+        "client_cpu_ratio": summary([a.client_cpu_s / b.client_cpu_s for a, b in zip(ours, theirs, strict=True)]),
+        "all_cpu_ratio": summary(
+            [
+                (a.server_cpu_s + a.client_cpu_s) / (b.server_cpu_s + b.client_cpu_s)
+                for a, b in zip(ours, theirs, strict=True)
+            ]
+        ),
+        "client_ms_per_call": round(
+            1000 * statistics.median(arm.client_cpu_s for arm in ours) / (args.sequences * args.turns), 2
+        ),
     }
 
 
@@ -138,7 +215,7 @@ async def measure(size: str, args: argparse.Namespace, folder: Path) -> dict[str
         await engine.start()
         result: dict[str, Any] = {"parameters": n, "start_s": round(time.perf_counter() - begin, 1)}
         seconds = []
-        for version in range(1, args.repeats + 1):
+        for version in range(1, args.updates + 1):
             begin = time.perf_counter()
             await engine.update_weights(WeightSource("file", path=folder / size), version)
             seconds.append(time.perf_counter() - begin)
@@ -155,9 +232,11 @@ def main() -> None:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
-    parser.add_argument("--sequences", type=int, default=32)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--sequences", type=int, default=16, help="concurrent episodes")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=32, help="of one action")
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--updates", type=int, default=7)
     args = parser.parse_args()
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:

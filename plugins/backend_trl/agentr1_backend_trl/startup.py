@@ -9,6 +9,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from accelerate.utils import is_peft_model
+
+from agentr1_backend_trl.weight_push import why_no_adapter
 from agentr1_core.engine import InferenceEngine
 from agentr1_core.errors import ConfigError, DataError
 
@@ -140,6 +143,23 @@ def check_dataset(dataset: Any, n_prompts: int) -> None:
             "(generation_batch_size / num_generations).",
             "Add rows, or lower per_device_train_batch_size, steps_per_generation or the number of processes.",
         )
+
+
+def sends_adapter(engine: InferenceEngine, model: Any, *, live: bool) -> bool:
+    """Whether the adapter in training goes to the engine by itself.
+
+    Raises:
+        ConfigError: The engine was set up for adapters, and this model has none that can be sent.
+    """
+    if live or "lora" not in engine.capabilities.weight_sync:
+        return False
+    why_not = why_no_adapter(model) if is_peft_model(model) else "no adapter"
+    if why_not is not None:
+        raise ConfigError(
+            f"Engine '{engine.name}' waits for LoRA adapters, and this run trains {why_not}.",
+            "Set `engine.lora: merge`, or train a plain LoRA adapter (`backend.lora`).",
+        )
+    return True
 
 
 def check_engine(

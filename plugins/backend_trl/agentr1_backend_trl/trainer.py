@@ -30,7 +30,14 @@ from agentr1_backend_trl.reporting import UpdateReporting
 from agentr1_backend_trl.reward_functions import refuse_non_numbers
 from agentr1_backend_trl.rows_to_tensors import Chunk
 from agentr1_backend_trl.scoring import add_teacher, add_values
-from agentr1_backend_trl.startup import check_critic, check_dataset, check_engine, check_extras, check_settings
+from agentr1_backend_trl.startup import (
+    check_critic,
+    check_dataset,
+    check_engine,
+    check_extras,
+    check_settings,
+    sends_adapter,
+)
 from agentr1_backend_trl.step_batch import check_some_usable, lay_out_batch, play_batch
 from agentr1_backend_trl.step_loss import step_loss
 from agentr1_backend_trl.teacher import Teacher
@@ -70,7 +77,8 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         limits: What an episode may use.
         engine: Samples the actions; by default the model in training itself, or TRL's vLLM with ``use_vllm=True``.
         engine_weights: How an engine with weights of its own gets the trainer's: ``"state_dict"`` or ``"file"``; by
-            default the first of them that it takes.
+            default the first of them that it takes. A LoRA adapter goes by itself to engines that take adapters, and is
+            merged for others.
         reward: Rewards of agentr1 on trajectories, beside TRL's ``reward_funcs``.
         renderer: ``"auto"``, a family name, ``"template"``, a pair of name and template arguments, or a renderer.
         sampling: Overrides what the config says about sampling.
@@ -208,6 +216,7 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         live = "live" in routes
         pushed = engine_weights or next((route for route in ("state_dict", "file") if route in routes), "state_dict")
         self._engine_weights = "trl" if "trl" in routes else "live" if live else pushed
+        self._sends_adapter = sends_adapter(engine, own, live=live)
         sharded = "zero3" if self._dist.is_zero3 else "fsdp" if self._dist.is_fsdp else None
         check_engine(
             engine,
@@ -297,7 +306,15 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
                 self.vllm_generation.sync_weights()
                 self._last_loaded_step = version
         elif version != self._engine_version and self._engine_weights != "live":
-            push_weights(self._engine_weights, self, version, self.player.take_weights, self._tokenizer)
+            push_weights(
+                self._engine_weights,
+                self,
+                version,
+                self.player.take_weights,
+                self._tokenizer,
+                adapter=self._sends_adapter,
+                anew=self._engine_version is None,
+            )
         if self._engine_weights != "live":
             self._engine_version = version
             yield

@@ -1,7 +1,7 @@
 """How an engine with weights of its own gets the trainer's after each update.
 
-The trainer calls ``push_weights`` before it collects. Adapters are merged for the copy and taken apart again; the
-trainer's own weights are never changed.
+The trainer calls ``push_weights`` before it collects. Adapters go by themselves to engines that take them; for others
+they are merged for the copy and taken apart again. The trainer's own weights are never changed.
 """
 
 from __future__ import annotations
@@ -22,27 +22,38 @@ from agentr1_core.engine import WeightSource
 Take = Callable[[WeightSource, int], None]
 
 
-def push_weights(route: str, trainer: Any, version: int, take: Take, tokenizer: Any) -> None:
+def push_weights(
+    route: str, trainer: Any, version: int, take: Take, tokenizer: Any, *, adapter: bool = False, anew: bool = False
+) -> None:
     """Give an engine the weights of the trainer's model.
 
     Args:
-        route: ``live`` (the engine shares the model: only told), ``state_dict`` or ``file``.
+        route: Of whole weights: ``live`` (the engine shares the model: only told), ``state_dict`` or ``file``.
         trainer: The TRL trainer.
         version: Optimiser steps these weights have had.
         take: Hands a source to this process's engine.
         tokenizer: Saved beside the weights of the ``file`` route.
+        adapter: Send the adapter that is trained by itself; what it stands on is sent once, by ``route``.
+        anew: Whether the engine has had nothing from this trainer since it started.
     """
     if route == "live":
         take(WeightSource("live"), version)
         return
     model = trainer.accelerator.unwrap_model(trainer.model)
+    if not adapter or anew:
+        _push_whole(route, trainer, model, version, take, tokenizer, merge=not adapter)
+    if adapter:
+        _push_adapter(trainer, model, version, take)
+
+
+def _push_whole(route: str, trainer: Any, model: Any, version: int, take: Take, tokenizer: Any, *, merge: bool) -> None:
     if route == "state_dict":
-        with _merged(trainer, model):
+        with _merged(trainer, model, merge):
             take(WeightSource("state_dict", tensors=_plain_state(model, model.state_dict())), version)
         return
     n_bytes = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     with _shared_folder(trainer.accelerator, n_bytes) as folder:
-        with _merged(trainer, model):
+        with _merged(trainer, model, merge):
             state = _plain_state(model, trainer.accelerator.get_state_dict(trainer.model_wrapped) or {})
             if trainer.accelerator.is_main_process:
                 base = model.get_base_model() if is_peft_model(model) else model
@@ -53,10 +64,36 @@ def push_weights(route: str, trainer: Any, version: int, take: Take, tokenizer: 
         trainer.accelerator.wait_for_everyone()
 
 
+def _push_adapter(trainer: Any, model: Any, version: int, take: Take) -> None:
+    n_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    with _shared_folder(trainer.accelerator, n_bytes) as folder:
+        state = trainer.accelerator.get_state_dict(trainer.model_wrapped) or {}
+        if trainer.accelerator.is_main_process:
+            model.save_pretrained(folder, state_dict=state, selected_adapters=[model.active_adapter])
+        trainer.accelerator.wait_for_everyone()
+        take(WeightSource("lora", path=folder), version)
+        trainer.accelerator.wait_for_everyone()
+
+
+def why_no_adapter(model: Any) -> str | None:
+    """Why the adapter of a PEFT model cannot be sent by itself; ``None`` where it can."""
+    config = model.peft_config[model.active_adapter]
+    kind = str(getattr(config.peft_type, "value", config.peft_type))
+    for broken, what in (
+        (kind != "LORA", f"an adapter of type {kind}"),
+        (bool(getattr(config, "modules_to_save", None)), "`modules_to_save`"),
+        (bool(getattr(config, "use_dora", False)), "`use_dora`"),
+        (getattr(config, "bias", "none") != "none", "a bias that is trained"),
+    ):
+        if broken:
+            return what
+    return None
+
+
 @contextlib.contextmanager
-def _merged(trainer: Any, model: Any) -> Iterator[None]:
+def _merged(trainer: Any, model: Any, merge: bool) -> Iterator[None]:
     """Adapters folded into the base weights while it lasts."""
-    if not is_peft_model(model):
+    if not merge or not is_peft_model(model):
         yield
         return
     with trainer._dist.gather_params(list(model.parameters())):

@@ -1,6 +1,6 @@
 """Weights by broadcast: the trainer and the workers of one server form a process group, NCCL on GPUs and gloo on CPU.
 
-``sync`` calls it where ``engine.weight_sync`` is ``distributed``. Each server has a group of its own, so that one that
+``sync`` calls it where ``engine.weight_sync`` is ``broadcast``. Each server has a group of its own, so that one that
 goes away holds up no other. Torch is imported at use; the trainer has it.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from agentr1_core.errors import EngineError
-from agentr1_core.serving import ServerClient, free_port
+from agentr1_core.serving import ServerClient, address_towards, free_port
 from agentr1_core.threads import call_in_thread
 from agentr1_engine_sglang.sync import check_done
 from agentr1_engine_sglang.tensors import Chunk, chunks, update_session
@@ -30,11 +30,10 @@ class _Group:
 
 async def send_by_broadcast(
     client: ServerClient,
-    tensors: Iterable[tuple[str, Any]],
+    tensors: Mapping[str, Any],
     version: int,
     n_workers: int,
     *,
-    host: str,
     cpu: bool,
     timeout_s: float,
 ) -> None:
@@ -44,25 +43,22 @@ async def send_by_broadcast(
 
     Args:
         client: The server.
-        tensors: Names and tensors, on any device.
+        tensors: By name, on any device.
         version: Of these weights.
         n_workers: Processes of the server that share the model.
-        host: This machine's address for the server.
         cpu: Whether the server computes on CPU.
         timeout_s: Seconds for the group to form and for one chunk to arrive.
 
     Raises:
         EngineError: The group could not be formed, or the server could not take them.
     """
-    async with _group_with(client, n_workers, host, cpu, timeout_s) as group, update_session(client, timeout_s):
+    async with _group_with(client, n_workers, cpu, timeout_s) as group, update_session(client, timeout_s):
         for chunk, last in chunks(tensors):
             await _send_chunk(client, group, chunk, version if last else None, timeout_s)
 
 
 @contextlib.asynccontextmanager
-async def _group_with(
-    client: ServerClient, n_workers: int, host: str, cpu: bool, timeout_s: float
-) -> AsyncIterator[_Group]:
+async def _group_with(client: ServerClient, n_workers: int, cpu: bool, timeout_s: float) -> AsyncIterator[_Group]:
     import torch
 
     if not cpu and not torch.cuda.is_available():
@@ -72,7 +68,8 @@ async def _group_with(
         )
     backend = "gloo" if cpu else "nccl"
     device = torch.device("cpu") if cpu else torch.device("cuda", torch.cuda.current_device())
-    name, port, size = f"agentr1-{uuid.uuid4().hex[:8]}", free_port(), n_workers + 1
+    host, port, size = address_towards(client.url), free_port(), n_workers + 1
+    name = f"agentr1-{uuid.uuid4().hex[:8]}"
     body = {
         "master_address": host,
         "master_port": port,

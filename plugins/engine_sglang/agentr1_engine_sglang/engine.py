@@ -7,12 +7,11 @@ ids and reads token ids over HTTP, and never imports SGLang itself.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentr1_core.engine import EngineCapabilities, Generation, SamplingParams, WeightSource
+from agentr1_core.engine import EngineCapabilities, Generation, SamplingParams
 from agentr1_core.errors import ConfigError, EngineError
 from agentr1_core.mdp import TokenArray
 from agentr1_core.serving import (
@@ -23,15 +22,15 @@ from agentr1_core.serving import (
     ServerFault,
     Servers,
     ServerUnreachable,
-    WeightSpool,
     log_file,
     start_server,
     use_servers,
 )
-from agentr1_engine_sglang import checks, sync, tensors, wire
+from agentr1_engine_sglang import checks, sync, wire
 from agentr1_engine_sglang.broadcast import send_by_broadcast
 from agentr1_engine_sglang.launch import plan_launch, runs_on_cpu
 from agentr1_engine_sglang.settings import SGLangSettings
+from agentr1_engine_sglang.tensors import distinct, send_through_memory
 
 #: Seconds in which a healthy server says so.
 HEALTH_S = 5.0
@@ -58,17 +57,16 @@ class SGLangEngine(ServedEngine):
         self._max_context = self._own.context_length
         self._abilities: dict[str, checks.Abilities] = {}
         self._router: ServerClient | None = None
-        #: The trainer's own tensors, good while the update to this version lasts.
-        self._handed: tuple[int, Mapping[str, Any]] | None = None
 
     @property
     def capabilities(self) -> EngineCapabilities:
         """What it can do; the servers are asked when it starts."""
         asked = self._abilities.values()
+        routes = {"file"} if self._own.weight_sync == "file" else {"file", "state_dict"}
         return EngineCapabilities(
             logprobs=True,
             prefix_cache=True,
-            weight_sync=frozenset({"file" if self._own.weight_sync == "file" else "state_dict"}),
+            weight_sync=frozenset(routes),
             abort=True,
             seed=all(one.seed for one in asked) if asked else self._own.deterministic,
             truncation=all(one.truncation for one in asked),
@@ -107,24 +105,9 @@ class SGLangEngine(ServedEngine):
         for one in [member.client for member in members] or [client]:  # a router does not say who has it
             await one.post(wire.ABORT, {"rid": call.id})
 
-    async def update_weights(self, weights: WeightSource, version: int) -> None:
-        """Give all servers new weights; see the contract. New calls wait meanwhile."""
-        if weights.tensors is not None:
-            self._handed = (version, tensors.distinct(weights.tensors))
-        try:
-            await super().update_weights(weights, version)
-        finally:
-            self._handed = None
-
-    def keep(self, spool: WeightSpool, weights: WeightSource, version: int) -> KeptWeights:
-        """Take files, or a copy of tensors, for a server that comes back."""
-        if weights.kind == "file":
-            return spool.keep(weights.path, version)
-        if not weights.tensors:
-            raise EngineError("A `state_dict` weight source has no tensors.", "Set `WeightSource.tensors`.")
-        with tempfile.TemporaryDirectory(dir=spool.folder) as folder:
-            tensors.keep_as_files(weights.tensors, Path(folder))
-            return spool.keep(Path(folder), version)
+    def copy_tensors(self, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Copies in this machine's memory."""
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in distinct(tensors).items()}
 
     async def push(self, client: ServerClient, weights: KeptWeights) -> None:
         """Load weights into one server."""
@@ -132,22 +115,16 @@ class SGLangEngine(ServedEngine):
         timeout_s = settings.request_timeout_s
 
         async def load() -> None:
-            if settings.weight_sync == "file":
+            if weights.tensors is None:
                 await sync.load_files(client, weights, timeout_s)
                 return
-            handed = self._handed
-            if handed is not None and handed[0] == weights.version:
-                source = iter(handed[1].items())
-            else:
-                source = tensors.read_kept(weights)
-            n_workers = abilities.n_workers
+            source, n_workers = distinct(weights.tensors), abilities.n_workers
             if settings.weight_sync == "tensors":
-                await tensors.send_through_memory(client, source, weights.version, n_workers, timeout_s)
+                await send_through_memory(client, source, weights.version, n_workers, timeout_s)
             else:
                 await send_by_broadcast(
-                    client, source, weights.version, n_workers,
-                    host=settings.broadcast_host, cpu=abilities.cpu, timeout_s=timeout_s,
-                )  # fmt: skip
+                    client, source, weights.version, n_workers, cpu=abilities.cpu, timeout_s=timeout_s
+                )
 
         await sync.push(client, weights, load, settings.on_update, timeout_s)
 

@@ -56,12 +56,9 @@ class SGLangSettings(ServerSettings):
     deterministic: bool = Field(
         default=False, description="Sampling that follows seeds, whatever else is in flight; slower. Not on CPU."
     )
-    weight_sync: Literal["file", "tensors", "distributed"] = Field(
+    weight_sync: Literal["file", "tensors", "broadcast"] = Field(
         default="file",
-        description="How weights reach the server: files that it reads, tensors in shared memory, or a broadcast.",
-    )
-    broadcast_host: str = Field(
-        default="127.0.0.1", description="This machine's address for the servers, where weights are `distributed`."
+        description="Weights reach the server as files, through shared memory, or by NCCL (gloo on CPU).",
     )
     colocate: bool = Field(
         default=False,

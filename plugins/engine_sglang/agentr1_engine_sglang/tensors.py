@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from agentr1_core.errors import EngineError
-from agentr1_core.serving import KeptWeights, RequestRefused, ServerClient
+from agentr1_core.serving import RequestRefused, ServerClient
 from agentr1_core.threads import call_in_thread
 from agentr1_engine_sglang.sync import check_done
 
@@ -36,7 +36,7 @@ def distinct(tensors: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def chunks(tensors: Iterable[tuple[str, Any]]) -> Iterator[tuple[Chunk, bool]]:
+def chunks(tensors: Mapping[str, Any]) -> Iterator[tuple[Chunk, bool]]:
     """Tensors in chunks of about ``CHUNK_BYTES``, each with whether it is the last.
 
     Raises:
@@ -44,7 +44,7 @@ def chunks(tensors: Iterable[tuple[str, Any]]) -> Iterator[tuple[Chunk, bool]]:
     """
     chunk: Chunk = []
     size = 0
-    for name, tensor in tensors:
+    for name, tensor in tensors.items():
         if chunk and size + tensor.nbytes > CHUNK_BYTES:
             yield chunk, False
             chunk, size = [], 0
@@ -53,24 +53,6 @@ def chunks(tensors: Iterable[tuple[str, Any]]) -> Iterator[tuple[Chunk, bool]]:
     if not chunk:
         raise EngineError("The new weights have no tensors.", "Give the model's `state_dict()`.")
     yield chunk, True
-
-
-def read_kept(weights: KeptWeights) -> Iterator[tuple[str, Any]]:
-    """The tensors of weights that were kept in files; one is read at a time."""
-    from safetensors import safe_open
-
-    for file in sorted(weights.folder.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as source:
-            for name in source.keys():  # noqa: SIM118 - it is no mapping
-                yield name, source.get_tensor(name)
-
-
-def keep_as_files(tensors: Mapping[str, Any], folder: Any) -> None:
-    """Write a copy, for a server that comes back later."""
-    from safetensors.torch import save_file
-
-    plain = {name: tensor.detach().contiguous() for name, tensor in distinct(tensors).items()}
-    save_file(plain, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 @contextlib.asynccontextmanager
@@ -98,7 +80,7 @@ async def update_session(client: ServerClient, timeout_s: float) -> AsyncIterato
 
 async def send_through_memory(
     client: ServerClient,
-    tensors: Iterable[tuple[str, Any]],
+    tensors: Mapping[str, Any],
     version: int,
     n_workers: int,
     timeout_s: float,
@@ -107,7 +89,7 @@ async def send_through_memory(
 
     Args:
         client: The server.
-        tensors: Names and tensors, on any device.
+        tensors: By name, on any device.
         version: Of these weights.
         n_workers: Processes of the server that share the model; each reads all and takes its part.
         timeout_s: Seconds for one chunk.

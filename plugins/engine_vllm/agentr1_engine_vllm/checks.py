@@ -113,6 +113,8 @@ async def check_server(client: ServerClient, settings: VLLMSettings) -> int:
         )
     await _check_routes(client)
     await _check_logprobs(client, settings.served_name)
+    if settings.lora == "adapter":
+        await _check_lora(client)
     return int(served[0]["max_model_len"])
 
 
@@ -133,6 +135,22 @@ async def _check_routes(client: ServerClient) -> None:
             "Install agentr1-engine-vllm (--no-deps) beside its vLLM and start it with --worker-extension-cls "
             "agentr1_engine_vllm.server.worker_extension.WeightExtension",
         ) from error
+
+
+async def _check_lora(client: ServerClient) -> None:
+    """Ask it to unload an adapter that it does not have: it must say so."""
+    mend = (
+        "Start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 in its environment and with --enable-lora; or set "
+        "`engine.lora: merge`."
+    )
+    try:
+        await client.post("/v1/unload_lora_adapter", {"lora_name": "agentr1-check"}, as_json=False)
+    except RequestRefused as error:
+        if "agentr1-check" not in error.problem:
+            raise EngineError(f"{client.url} takes no LoRA adapters while it runs.", mend) from error
+    said = await client.post("/collective_rpc", {"method": "agentr1_lora", "args": []})
+    if said["results"][0]["max_rank"] is None:
+        raise EngineError(f"{client.url} was not started for LoRA adapters.", mend)
 
 
 async def _check_logprobs(client: ServerClient, model: str) -> None:

@@ -6,8 +6,9 @@ ids and reads token ids over HTTP, and never imports vLLM or torch itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from agentr1_core.engine import EngineCapabilities, Generation, SamplingParams
 from agentr1_core.errors import ConfigError, EngineError
@@ -22,9 +23,11 @@ from agentr1_core.serving import (
     start_server,
     use_servers,
 )
-from agentr1_engine_vllm import checks, sync, wire
+from agentr1_engine_vllm import checks, wire
+from agentr1_engine_vllm.broadcast import Broadcaster, copy_to_host
 from agentr1_engine_vllm.launch import plan_launch
 from agentr1_engine_vllm.settings import VLLMSettings
+from agentr1_engine_vllm.sync import ServerSync
 
 #: Seconds in which a healthy server says so.
 HEALTH_S = 5.0
@@ -48,15 +51,21 @@ class VLLMEngine(ServedEngine):
                 "Set `engine.model` to a folder or hub id.",
             )
         super().__init__(self._own)
+        self._syncs: dict[str, ServerSync] = {}
         self._max_context = self._own.max_model_len
 
     @property
     def capabilities(self) -> EngineCapabilities:
         """What it can do; the context is known once it has started."""
+        routes = {"file"}
+        if self._own.weight_sync == "broadcast":
+            routes.add("state_dict")
+        if self._own.lora == "adapter":
+            routes.add("lora")
         return EngineCapabilities(
             logprobs=True,
             prefix_cache=True,
-            weight_sync=frozenset({"file"}),
+            weight_sync=frozenset(routes),
             abort=True,
             seed=True,
             max_context=self._max_context,
@@ -64,13 +73,32 @@ class VLLMEngine(ServedEngine):
 
     async def open_servers(self, scratch: Path) -> Servers:
         """Start a server, or find those in ``urls``."""
-        return await (use_servers(self._own, self._check) if self._own.urls else self._launch(scratch))
+        servers = await (use_servers(self._own, self._check) if self._own.urls else self._launch(scratch))
+        settings = self._own
+        self._syncs = {
+            member.client.url: ServerSync(
+                member.client,
+                Broadcaster(member.client, scratch, settings.request_timeout_s),
+                served_name=settings.served_name,
+                on_update=settings.on_update,
+                timeout_s=settings.request_timeout_s,
+            )
+            for member in servers.members
+        }
+        return servers
+
+    async def close(self) -> None:
+        """End the server that was started, and every call that waits; idempotent."""
+        syncs, self._syncs = self._syncs, {}
+        for server in syncs.values():
+            server.close()
+        await super().close()
 
     async def ask(
         self, client: ServerClient, call: Call, prompt: TokenArray, sampling: SamplingParams, max_tokens: int
     ) -> Generation:
         """Sample one action on one server."""
-        body = wire.request_body(call.id, self._own.served_name, prompt, sampling, max_tokens)
+        body = wire.request_body(call.id, self._sync(client).model, prompt, sampling, max_tokens)
         return wire.read_generation(await client.post(wire.GENERATE, body), sampling, max_tokens)
 
     async def stop_call(self, client: ServerClient, call: Call) -> None:
@@ -79,7 +107,11 @@ class VLLMEngine(ServedEngine):
 
     async def push(self, client: ServerClient, weights: KeptWeights) -> None:
         """Load weights into one server."""
-        await sync.push(client, weights, self._own.on_update, self._own.request_timeout_s)
+        await self._sync(client).push(weights)
+
+    def copy_tensors(self, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Copies in this machine's memory, for a server that comes back."""
+        return copy_to_host(tensors)
 
     async def is_healthy(self, client: ServerClient) -> bool:
         """Whether it answers."""
@@ -88,6 +120,12 @@ class VLLMEngine(ServedEngine):
         except EngineError:
             return False
         return True
+
+    def _sync(self, client: ServerClient) -> ServerSync:
+        try:
+            return self._syncs[client.url]
+        except KeyError:
+            raise EngineError(f"The {self.name} engine was closed.") from None
 
     async def _launch(self, scratch: Path) -> Servers:
         settings, model = self._own, str(self._own.model)

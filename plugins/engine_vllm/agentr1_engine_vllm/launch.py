@@ -17,6 +17,8 @@ from agentr1_engine_vllm.server import require_token
 from agentr1_engine_vllm.settings import VLLMSettings
 
 HOST = "127.0.0.1"
+#: The ranks that vLLM's ``--max-lora-rank`` takes.
+LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _PACKAGE = Path(__file__).parent
 
 
@@ -38,7 +40,10 @@ def plan_launch(settings: VLLMSettings, model: str, found: Installation, scratch
         "vllm.entrypoints.openai.api_server",
         *_options(settings, model, port, found),
     ]
-    env = server_environment(settings, VLLM_NO_USAGE_STATS="1") | {
+    env = server_environment(settings, VLLM_NO_USAGE_STATS="1")
+    if settings.lora == "adapter":
+        env["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+    env |= {
         "VLLM_SERVER_DEV_MODE": "1",
         require_token.VARIABLE: token,
         "PYTHONPATH": str(_path_with_this_package(scratch)),
@@ -71,7 +76,23 @@ def _options(settings: VLLMSettings, model: str, port: int, found: Installation)
         options += ["--kv-cache-memory-bytes", str(int(cache_gib * 2**30))]
     if eager:
         options.append("--enforce-eager")
+    if settings.lora == "adapter":
+        options += ["--enable-lora", "--max-loras", "1", "--max-lora-rank", str(_lora_rank(settings.lora_rank))]
     return [*options, *settings.extra_args]
+
+
+def _lora_rank(wanted: int) -> int:
+    """The smallest rank that vLLM can be told and that has room for the wanted one.
+
+    Raises:
+        EngineError: There is none.
+    """
+    for rank in LORA_RANKS:
+        if rank >= wanted:
+            return rank
+    raise EngineError(
+        f"`engine.lora_rank` is {wanted}; vLLM's largest is {LORA_RANKS[-1]}.", "Train a smaller adapter."
+    )
 
 
 def _path_with_this_package(scratch: Path) -> Path:

@@ -48,4 +48,13 @@ class VLLMSettings(ServerSettings):
     enforce_eager: bool | None = Field(
         default=None, description="Skip compilation; on CPU when unset, where it takes minutes."
     )
-    weight_sync: Literal["file"] = Field(default="file", description="How weights reach the server.")
+    weight_sync: Literal["file", "broadcast"] = Field(
+        default="file",
+        description="Weights reach the server as files in memory, or from the trainer's memory by NCCL (gloo on CPU).",
+    )
+    lora: Literal["merge", "adapter"] = Field(
+        default="merge", description="A LoRA adapter in training is merged into whole weights, or sent by itself."
+    )
+    lora_rank: int = Field(
+        default=64, ge=1, description="The largest rank for which a server that is started keeps room."
+    )

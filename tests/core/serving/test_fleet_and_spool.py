@@ -1,5 +1,7 @@
 """Where sessions go, and what is kept of weights."""
 
+import shutil
+
 import pytest
 
 from agentr1_core.errors import EngineError
@@ -94,3 +96,45 @@ def test_a_folder_without_weights_is_refused(spool, tmp_path):
     for source in (None, tmp_path / "none", tmp_path):
         with pytest.raises(EngineError):
             spool.keep(source, 1)
+
+
+def write_adapter(folder, content):
+    folder.mkdir(exist_ok=True)
+    (folder / "adapter_model.safetensors").write_bytes(content)
+    (folder / "adapter_config.json").write_text("{}")
+    (folder / "README.md").write_text("not needed")
+    return folder
+
+
+def test_an_adapter_is_kept_beside_the_whole_weights_it_belongs_to(spool, tmp_path):
+    source = tmp_path / "step"
+    source.mkdir()
+    (source / "model.safetensors").write_bytes(b"whole")
+    whole = spool.keep(source, 1)
+    first = spool.keep_adapter(write_adapter(tmp_path / "adapter", b"one"), 1)
+    shutil.rmtree(tmp_path / "adapter")  # overwriting a file in place would change its link as well
+    second = spool.keep_adapter(write_adapter(tmp_path / "adapter", b"two"), 2)
+    spool.drop_old()
+    assert (first.whole, second.whole) == (None, None)
+    assert not first.adapter.path.exists()
+    assert spool.current.version == 2
+    assert spool.current.folder == whole.folder
+    assert spool.current.adapter == second.adapter
+    assert sorted(file.name for file in second.adapter.path.iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    ]
+    spool.current.check()
+    assert spool.keep(source, 3).adapter is None
+
+
+def test_an_adapter_without_weights_on_a_file_has_no_folder(spool, tmp_path):
+    kept = spool.keep_adapter(write_adapter(tmp_path / "adapter", b"one"), 1)
+    with pytest.raises(EngineError, match="no files"):
+        _ = kept.folder
+
+
+def test_an_adapter_without_its_configuration_is_refused(spool, tmp_path):
+    (write_adapter(tmp_path / "adapter", b"one") / "adapter_config.json").unlink()
+    with pytest.raises(EngineError, match=r"adapter_config\.json"):
+        spool.keep_adapter(tmp_path / "adapter", 1)

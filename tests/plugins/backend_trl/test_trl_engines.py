@@ -1,16 +1,18 @@
 """Engines with weights of their own, and TRL's vLLM behind the engine contract."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from peft import LoraConfig
+from peft import LoraConfig, PeftModel
+from transformers import AutoModelForCausalLM
 
 from agentr1_backend_trl.vllm_engine import TRLVLLMEngine
-from agentr1_core.engine import SamplingParams
-from agentr1_core.errors import EngineError, PluginError
+from agentr1_core.engine import SamplingParams, WeightSource
+from agentr1_core.errors import ConfigError, EngineError, PluginError
 from agentr1_core.mdp import FinishReason, token_array
 from agentr1_engine_transformers.engine import TransformersEngine
 from agentr1_engine_transformers.settings import EngineSettings
@@ -28,6 +30,56 @@ def test_an_engine_of_its_own_follows_the_trainer(make_trainer, tiny, tmp_path, 
     trainer.train()
     assert trainer.last_update["logprob_gap_max"] < 1e-4  # it began elsewhere, and the trainer moved
     assert trainer.last_update["sampling/importance_sampling_ratio/mean"] == pytest.approx(1.0, abs=1e-3)
+
+
+class TakesAdapters(TransformersEngine):
+    """Keeps the whole weights it was given, and samples from a copy with the newest adapter merged into it."""
+
+    @property
+    def capabilities(self):
+        have = super().capabilities
+        return replace(have, weight_sync=have.weight_sync | {"lora"})
+
+    async def update_weights(self, weights, version):
+        self.given.append((weights.kind, version))
+        if weights.kind != "lora":
+            self.whole = {name: tensor.clone() for name, tensor in weights.tensors.items()}
+            return await super().update_weights(weights, version)
+        assert {file.suffix for file in weights.path.iterdir()} <= {".safetensors", ".json", ".md"}
+        model = AutoModelForCausalLM.from_pretrained(self.settings_model)
+        model.load_state_dict(self.whole, strict=False)
+        merged = PeftModel.from_pretrained(model, weights.path).merge_and_unload()
+        return await super().update_weights(WeightSource("state_dict", tensors=merged.state_dict()), version)
+
+
+def engine_for_adapters(tiny, folder):
+    tiny.model(seed=7).save_pretrained(folder)
+    tiny.tokenizer().save_pretrained(folder)
+    engine = TakesAdapters(EngineSettings(model=str(folder), device="cpu", dtype="float32"))
+    engine.settings_model, engine.given = str(folder), []
+    return engine
+
+
+def test_an_adapter_goes_by_itself_to_an_engine_that_takes_adapters(make_trainer, tiny, tmp_path):
+    engine = engine_for_adapters(tiny, tmp_path / "other")
+    lora = LoraConfig(r=4, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    trainer = make_trainer({"max_steps": 3, "learning_rate": 1e-2}, engine=engine, peft_config=lora)
+    trainer.train()
+    assert engine.given == [("state_dict", 0), ("lora", 0), ("lora", 1), ("lora", 2)]
+    assert trainer.last_update["logprob_gap_max"] < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("config", "what"),
+    [
+        (None, "no adapter"),
+        (LoraConfig(r=4, target_modules=["q_proj"], use_dora=True), "use_dora"),
+        (LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["lm_head"]), "modules_to_save"),
+    ],
+)
+def test_what_is_no_plain_adapter_is_refused_where_adapters_are_waited_for(make_trainer, tiny, tmp_path, config, what):
+    with pytest.raises(ConfigError, match=rf"(?s){what}.*lora: merge"):
+        make_trainer(engine=engine_for_adapters(tiny, tmp_path / "other"), peft_config=config)
 
 
 def test_a_stale_engine_is_corrected_for(make_trainer, tiny, tmp_path):

@@ -17,7 +17,7 @@ def handed(other):
     return dict(AutoModelForCausalLM.from_pretrained(other, dtype="float32").state_dict())
 
 
-@pytest.mark.parametrize("route", ["tensors", "distributed"])
+@pytest.mark.parametrize("route", ["tensors", "broadcast"])
 def test_tensors_reach_the_server(engine, on_server, base, other, handed, prompts, reference, route, monkeypatch):
     monkeypatch.setattr(tensors, "CHUNK_BYTES", 200_000)  # so that there are several
     prompt = prompts(1, 40, 41)[0]
@@ -39,7 +39,7 @@ def test_tensors_reach_the_server(engine, on_server, base, other, handed, prompt
     np.testing.assert_allclose(during.logprobs, np.concatenate([old[:cut_at], new[cut_at:]]), atol=1e-4)
 
 
-@pytest.mark.parametrize("route", ["tensors", "distributed"])
+@pytest.mark.parametrize("route", ["tensors", "broadcast"])
 def test_a_server_that_was_away_gets_the_tensors_it_missed(engine, on_server, other, handed, prompts, reference, route):
     prompt = prompts(1, 40, 41)[0]
 
@@ -57,7 +57,7 @@ def test_a_server_that_was_away_gets_the_tensors_it_missed(engine, on_server, ot
     np.testing.assert_allclose(found.logprobs, reference(other, prompt, found.token_ids), atol=1e-4)
 
 
-@pytest.mark.parametrize("route", ["tensors", "distributed"])
+@pytest.mark.parametrize("route", ["tensors", "broadcast"])
 def test_tensors_that_do_not_fit_are_refused_and_the_server_recovers(
     engine, on_server, handed, other, prompts, reference, route
 ):

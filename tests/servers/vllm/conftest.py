@@ -9,7 +9,14 @@ import os
 from pathlib import Path
 
 import pytest
-from transformers import MinPLogitsWarper, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    MinPLogitsWarper,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 from agentr1_core.blocking import BlockingLoop
 from agentr1_core.engine import WeightSource
@@ -18,6 +25,26 @@ from agentr1_engine_vllm import VLLMEngine
 ROOT = Path(__file__).parents[3]
 PYTHON = Path(os.environ.get("AGENTR1_VLLM_PYTHON", ROOT / ".venvs" / "vllm" / "bin" / "python"))
 BLOCK = 32
+
+
+@pytest.fixture(scope="session")
+def adapters(other, tmp_path_factory):
+    """Two pairs of folders: a LoRA adapter on top of ``other``, and the whole model with it merged."""
+    from peft import LoraConfig, get_peft_model
+
+    def write(seed):
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_pretrained(other, dtype="float32")
+        config = LoraConfig(
+            r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "down_proj"], init_lora_weights=False
+        )
+        model = get_peft_model(model, config)
+        adapter, merged = tmp_path_factory.mktemp("adapter"), tmp_path_factory.mktemp("merged")
+        model.save_pretrained(adapter)
+        model.merge_and_unload().save_pretrained(merged)
+        return adapter, merged
+
+    return write(1), write(2)
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +60,9 @@ def served(base, tmp_path_factory):
             block_size=BLOCK,
             kv_cache_gib=0.25,
             threads=1,
+            weight_sync="broadcast",
+            lora="adapter",
+            lora_rank=4,
             run_dir=tmp_path_factory.mktemp("run"),
         )
     )

@@ -6,6 +6,7 @@ import signal
 import subprocess
 
 import numpy as np
+from safetensors.torch import load_file
 
 from agentr1_core.engine import SamplingParams, WeightSource
 from agentr1_core.env import AgentEnv
@@ -35,10 +36,13 @@ def server_pid(guard):
     return int(listed.stdout.split()[0])
 
 
-def test_a_server_killed_in_the_middle_of_rollouts(engine, run, base, other, reference):
+def test_a_server_killed_in_the_middle_of_rollouts(engine, run, base, other, adapters, reference):
+    """It had whole weights by broadcast and an adapter on top of them: it gets both again."""
     from renderers.base import load_tokenizer
 
-    run(engine.update_weights(WeightSource("file", path=other), 9))
+    adapter, merged = adapters[0]
+    run(engine.update_weights(WeightSource("state_dict", tensors=load_file(other / "model.safetensors")), 8))
+    run(engine.update_weights(WeightSource("lora", path=adapter), 9))
     renderer = create_chat_renderer(load_tokenizer(str(base)), name="template")
     rollouts = Rollouts(
         AgentEnvLoop(lambda task: Talk()),
@@ -68,7 +72,7 @@ def test_a_server_killed_in_the_middle_of_rollouts(engine, run, base, other, ref
     for trajectory in found.trajectories:
         for step in trajectory.steps:
             assert {span.version for span in step.action.version_spans} == {9}
-            expected = reference(other, step.prompt_ids, step.action.token_ids)
+            expected = reference(merged, step.prompt_ids, step.action.token_ids)
             np.testing.assert_allclose(step.action.logprobs, expected, atol=1e-4)
     assert engine._managed.restarts == 1
     assert run(engine.health()).ready
