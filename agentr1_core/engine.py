@@ -165,6 +165,12 @@ class InferenceEngine(ABC):
     async def health(self) -> Health:
         """Whether it can serve now."""
 
+    async def rest(self) -> None:
+        """Told that nothing is asked for a while: an engine may give memory back, and takes it again by itself.
+
+        Most engines have none to give; the default does nothing.
+        """
+
     @abstractmethod
     async def close(self) -> None:
         """Release everything; pending ``generate`` calls end with an abort or an ``EngineError``."""

@@ -6,12 +6,14 @@ ids and reads token ids over HTTP, and never imports SGLang itself.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from agentr1_core.engine import EngineCapabilities, Generation, SamplingParams
+from agentr1_core.engine import EngineCapabilities, Generation, SamplingParams, WeightSource
 from agentr1_core.errors import ConfigError, EngineError
 from agentr1_core.mdp import TokenArray
 from agentr1_core.serving import (
@@ -29,7 +31,9 @@ from agentr1_core.serving import (
 from agentr1_engine_sglang import checks, sync, wire
 from agentr1_engine_sglang.broadcast import send_by_broadcast
 from agentr1_engine_sglang.launch import plan_launch, runs_on_cpu
+from agentr1_engine_sglang.memory import Memory
 from agentr1_engine_sglang.settings import SGLangSettings
+from agentr1_engine_sglang.shapes import Shapes, check_shapes, shapes_of_files, shapes_of_tensors
 from agentr1_engine_sglang.tensors import distinct, send_through_memory
 
 #: Seconds in which a healthy server says so.
@@ -57,6 +61,10 @@ class SGLangEngine(ServedEngine):
         self._max_context = self._own.context_length
         self._abilities: dict[str, checks.Abilities] = {}
         self._router: ServerClient | None = None
+        self._shapes: Shapes = {}
+        self._memory: Memory | None = None
+        #: Aborts of calls that nobody waits for any more.
+        self._behind: set[asyncio.Task[None]] = set()
 
     @property
     def capabilities(self) -> EngineCapabilities:
@@ -75,14 +83,43 @@ class SGLangEngine(ServedEngine):
 
     async def open_servers(self, scratch: Path) -> Servers:
         """Start a server, or find those in ``urls``."""
+        self._memory = Memory(self._own.request_timeout_s) if self._own.colocate else None
         return await (self._connect() if self._own.urls else self._launch(scratch))
 
     async def close(self) -> None:
         """End the server that was started, and every call that waits; idempotent."""
+        behind, self._behind = self._behind, set()
+        for task in behind:
+            task.cancel()
+        await asyncio.gather(*behind, return_exceptions=True)
         await super().close()
         router, self._router = self._router, None
         if router is not None:
             await router.close()
+
+    async def generate(
+        self, prompt_ids: TokenArray, sampling: SamplingParams, *, session: str | None = None
+    ) -> Generation:
+        """Sample one action; see the contract. A cancelled call stops sampling."""
+        await self._resume()
+        return await super().generate(prompt_ids, sampling, session=session)
+
+    async def update_weights(self, weights: WeightSource, version: int) -> None:
+        """Give all servers new weights; see the contract. New calls wait meanwhile."""
+        await self._resume()
+        await super().update_weights(weights, version)
+
+    async def rest(self) -> None:
+        """Give the GPU's memory back until the next call, where that is set."""
+        if self._memory is not None and self._managed is not None and not self._calls:
+            (member,) = self._running().members
+            if member.up:
+                await self._memory.release(member.client, self._managed.restarts)
+
+    async def _resume(self) -> None:
+        if self._memory is not None and self._managed is not None:
+            (member,) = self._running().members
+            await self._memory.resume(member.client, self._managed.restarts)
 
     async def ask(
         self, client: ServerClient, call: Call, prompt: TokenArray, sampling: SamplingParams, max_tokens: int
@@ -90,14 +127,28 @@ class SGLangEngine(ServedEngine):
         """Sample one action on one server."""
         self._check_request(self._abilities[client.url], prompt, sampling)
         body = wire.request_body(call.id, prompt, sampling, max_tokens)
-        if self._router is None:
-            answer = await client.post(wire.GENERATE, body)
-        else:
-            try:
-                answer = await self._router.post(wire.GENERATE, body)
-            except ServerUnreachable as error:  # which says nothing about the servers behind it
-                raise ServerFault(f"The router: {error.problem}") from error
+        try:
+            answer = await (self._router or client).post(wire.GENERATE, body)
+        except ServerUnreachable as error:
+            if self._router is None:
+                raise
+            raise ServerFault(f"The router: {error.problem}") from error  # which says nothing about the servers
+        except asyncio.CancelledError:
+            self._stop_behind(client, call)
+            raise
         return wire.read_generation(answer, sampling, max_tokens)
+
+    def _stop_behind(self, client: ServerClient, call: Call) -> None:
+        """SGLang may sample on for a caller that is gone, so it is told."""
+
+        async def stop() -> None:
+            with contextlib.suppress(EngineError):
+                await self.stop_call(client, call)
+
+        if self._fleet is not None:
+            task = asyncio.create_task(stop())
+            self._behind.add(task)
+            task.add_done_callback(self._behind.discard)
 
     async def stop_call(self, client: ServerClient, call: Call) -> None:
         """End an action early; its answer has what was sampled."""
@@ -113,6 +164,10 @@ class SGLangEngine(ServedEngine):
         """Load weights into one server."""
         settings, abilities = self._own, self._abilities[client.url]
         timeout_s = settings.request_timeout_s
+
+        new = shapes_of_files(weights.folder) if weights.tensors is None else shapes_of_tensors(weights.tensors)
+        check_shapes(self._shapes, new)
+        self._shapes = self._shapes or new
 
         async def load() -> None:
             if weights.tensors is None:
@@ -168,6 +223,7 @@ class SGLangEngine(ServedEngine):
                 "Remove them, or install SGLang for GPUs.",
             )
         checks.check_model(model, settings)
+        self._shapes = shapes_of_files(Path(model))
         launch = plan_launch(settings, model, found, scratch, log_file(settings.run_dir, self.name))
         return await start_server(self.name, launch, settings, self._is_ready, self._check)
 

@@ -80,7 +80,7 @@ def _options(settings: SGLangSettings, model: str, port: int, cpu: bool) -> list
     if settings.deterministic:
         options.append("--enable-deterministic-inference")
     if settings.colocate:
-        options.append("--enable-memory-saver")
+        options += ["--enable-memory-saver", "--enable-weights-cpu-backup"]
     return [*options, *settings.extra_args]
 
 

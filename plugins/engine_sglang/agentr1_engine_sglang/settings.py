@@ -19,6 +19,7 @@ RESERVED = (
     "--device",
     "--enable-deterministic-inference",
     "--enable-memory-saver",
+    "--enable-weights-cpu-backup",
     "--host",
     "--model",
     "--model-path",

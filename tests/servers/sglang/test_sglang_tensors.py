@@ -68,8 +68,6 @@ def test_tensors_that_do_not_fit_are_refused_and_the_server_recovers(
         with pytest.raises(EngineError):
             await other_engine.update_weights(WeightSource("state_dict", tensors=wrong), 5)
         assert not other_engine._fleet.up  # it has weights that nobody knows
-        (member,) = other_engine._fleet.members
-        other_engine._fleet.mark_up(member)
         await other_engine.update_weights(WeightSource("state_dict", tensors=handed), 6)
         return await other_engine.generate(prompt, SamplingParams(max_tokens=8))
 
