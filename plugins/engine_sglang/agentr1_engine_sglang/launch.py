@@ -69,6 +69,7 @@ def _options(settings: SGLangSettings, model: str, port: int, cpu: bool) -> list
     if cpu:
         options += ["--device", "cpu", "--sampling-backend", "pytorch", "--grammar-backend", "none"]
         options += ["--disable-cuda-graph", "--mem-fraction-static", "0.3"]
+        options.append("--sleep-on-idle")  # a server that waits leaves the CPU to the trainer
     attention = settings.attention_backend or ("torch_native" if cpu else None)
     if attention is not None:
         options += ["--attention-backend", attention]
