@@ -45,8 +45,8 @@ class Abilities:
     seed: bool
     #: Log-probs are right under top-k, top-p and min-p too.
     truncation: bool
-    #: Tokens of the model; ``None`` where its configuration cannot be read here.
-    vocabulary: int | None
+    #: Folder of the model it was started with; ``None`` where that cannot be read here.
+    model: Path | None
     #: Processes that share the model.
     n_workers: int
     #: Whether it computes on CPU.
@@ -129,23 +129,28 @@ async def check_server(client: ServerClient) -> Abilities:
         max_context=int(info["max_req_input_len"]) + 1,
         seed=bool(info.get("enable_deterministic_inference")),
         truncation=await _reports_support(client),
-        vocabulary=vocabulary_of(str(info.get("model_path", ""))),
+        model=folder_of(str(info.get("model_path", ""))),
         n_workers=int(info.get("tp_size", 1)) * int(info.get("pp_size", 1)),
         cpu=info.get("device") == "cpu",
     )
 
 
-def vocabulary_of(model: str) -> int | None:
-    """Tokens of a model whose configuration lies here: in a folder, or in Hugging Face's cache."""
-    path: Any = Path(model) / "config.json"
-    if not path.is_file():
-        from huggingface_hub import try_to_load_from_cache
+def folder_of(model: str) -> Path | None:
+    """Where the files of a model lie on this machine: its folder, or its place in Hugging Face's cache."""
+    if (Path(model) / "config.json").is_file():
+        return Path(model)
+    from huggingface_hub import try_to_load_from_cache
 
-        try:
-            path = try_to_load_from_cache(model, "config.json")
-        except ValueError:  # no name of a hub
-            return None
-    config = _read_config(Path(path)) if isinstance(path, str | Path) else None
+    try:
+        found = try_to_load_from_cache(model, "config.json")
+    except ValueError:  # no name of a hub
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def vocabulary_of(folder: Path) -> int | None:
+    """Tokens of a model, where its configuration says how many."""
+    config = _read_config(folder / "config.json")
     size = None if config is None else config.get("vocab_size")
     return size if isinstance(size, int) else None
 

@@ -61,6 +61,7 @@ class SGLangEngine(ServedEngine):
         self._max_context = self._own.context_length
         self._abilities: dict[str, checks.Abilities] = {}
         self._router: ServerClient | None = None
+        self._vocabulary: int | None = None
         self._shapes: Shapes = {}
         self._memory: Memory | None = None
         #: Aborts of calls that nobody waits for any more.
@@ -193,9 +194,9 @@ class SGLangEngine(ServedEngine):
 
     def _check_request(self, server: checks.Abilities, prompt: TokenArray, sampling: SamplingParams) -> None:
         """SGLang would crash, or pass over what it does not know."""
-        if server.vocabulary is not None and int(prompt.max()) >= server.vocabulary:
+        if self._vocabulary is not None and int(prompt.max()) >= self._vocabulary:
             raise EngineError(
-                f"The prompt has token {int(prompt.max())}, but the model's vocabulary has {server.vocabulary} tokens.",
+                f"The prompt has token {int(prompt.max())}, but the model's vocabulary has {self._vocabulary} tokens.",
                 "Render it with the tokenizer of this model.",
             )
         if sampling.seed is not None and not server.seed:
@@ -223,7 +224,6 @@ class SGLangEngine(ServedEngine):
                 "Remove them, or install SGLang for GPUs.",
             )
         checks.check_model(model, settings)
-        self._shapes = shapes_of_files(Path(model))
         launch = plan_launch(settings, model, found, scratch, log_file(settings.run_dir, self.name))
         return await start_server(self.name, launch, settings, self._is_ready, self._check)
 
@@ -244,4 +244,6 @@ class SGLangEngine(ServedEngine):
 
     async def _check(self, client: ServerClient) -> int:
         self._abilities[client.url] = found = await checks.check_server(client)
+        if found.model is not None:
+            self._vocabulary, self._shapes = checks.vocabulary_of(found.model), shapes_of_files(found.model)
         return found.max_context

@@ -67,13 +67,16 @@ def read_generation(answer: Any, sampling: SamplingParams, max_tokens: int) -> G
         meta = answer["meta_info"]
         ids = [int(token) for token in answer["output_ids"]]
         reason = meta["finish_reason"]["type"]
-        scored = [(float(entry[0]), int(entry[1])) for entry in meta["output_token_logprobs"]]
-        spans = [(span["version"], int(span["start"]), int(span["end"])) for span in meta["weight_versions"]]
-        cached = int(meta["cached_tokens"])
+        # What was aborted before it began has none of these.
+        scored = [(float(entry[0]), int(entry[1])) for entry in meta.get("output_token_logprobs") or ()]
+        spans = [(span["version"], int(span["start"]), int(span["end"])) for span in meta.get("weight_versions") or ()]
+        cached = int(meta.get("cached_tokens") or 0)
         logprobs = [logprob for logprob, _ in scored]
         if needs_support(sampling):
-            logprobs = [float(value) for value in meta["output_token_sampling_logprobs"]]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+            logprobs = [float(value) for value in meta.get("output_token_sampling_logprobs") or ()]
+            if reason == "abort" and not logprobs:  # nor has what was aborted while it waited to be computed anew
+                ids, scored, spans = [], [], []
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise EngineError(
             f"SGLang's answer is not understood ({type(error).__name__}: {error}): {str(answer)[:200]}"
         ) from error

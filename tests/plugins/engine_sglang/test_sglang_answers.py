@@ -79,7 +79,7 @@ def test_a_change_of_weights_on_the_way_is_kept(fake, on_servers):
         ({"weight_versions": [{"version": "default", "start": 1, "end": 4}]}, "do not follow"),
         ({"weight_versions": [{"version": "theirs", "start": 0, "end": 4}]}, "somebody else"),
         ({"output_ids": "seven"}, "not understood"),
-        ({"weight_versions": None}, "not understood"),
+        ({"weight_versions": None}, "cover 0 of 4"),
     ],
 )
 def test_an_answer_that_is_not_exact_is_an_error(fake, on_servers, changes, words):
@@ -92,7 +92,7 @@ def test_an_answer_that_is_not_exact_is_an_error(fake, on_servers, changes, word
 def test_logprobs_of_what_is_left_must_be_there(fake, on_servers, found):
     answer = {"output_token_sampling_logprobs": found}
     fake.on[GENERATE] = lambda body: (200, fake.generation(body, **answer)) if is_call(body) else None
-    with pytest.raises(EngineError, match=r"not understood|log-probs for 1 tokens"):
+    with pytest.raises(EngineError, match=r"log-probs for [01] tokens of an action of 4"):
         on_servers([fake], once(top_p=0.9))
 
 
@@ -186,6 +186,17 @@ def test_abort_returns_what_was_sampled(fake, on_servers):
     assert still
     assert stopped.finish_reason is other.finish_reason is FinishReason.ABORT
     assert stopped.token_ids.tolist() == [7, 7]
+
+
+@pytest.mark.parametrize("limit", [{}, {"top_p": 0.9}])
+def test_what_was_aborted_before_it_began_is_an_empty_action(fake, on_servers, limit):
+    """As SGLang 0.5.23 answers, with what it leaves out."""
+    waiting = {"type": "abort", "message": "Abort in waiting queue"}
+    answer = {"text": "", "output_ids": [], "meta_info": {"id": "x", "finish_reason": waiting, "weight_version": "0"}}
+    fake.on[GENERATE] = lambda body: (200, answer) if is_call(body) else None
+    found = on_servers([fake], once(**limit))
+    assert found.finish_reason is FinishReason.ABORT
+    assert (len(found.token_ids), found.version_spans) == (0, ())
 
 
 def test_a_server_is_told_that_a_caller_is_gone(fake, on_servers):

@@ -14,7 +14,7 @@ from agentr1_core.episode import Policy
 from agentr1_core.errors import ConfigError, EngineError, PluginError
 from agentr1_core.rollout import Rollouts
 from agentr1_engine_sglang import SGLangEngine
-from agentr1_engine_sglang.checks import Installation, check_model, check_version, look_at, vocabulary_of
+from agentr1_engine_sglang.checks import Installation, check_model, check_version, folder_of, look_at, vocabulary_of
 from agentr1_engine_sglang.launch import plan_launch
 
 Settings = SGLangEngine.Settings
@@ -135,10 +135,10 @@ def test_a_folder_without_a_configuration_is_refused(tmp_path):
 
 
 def test_the_vocabulary_is_read_where_the_configuration_lies_here(model, tmp_path):
-    assert vocabulary_of(model(vocab_size=400)) == 400
-    assert vocabulary_of(model(text_config={"vocab_size": 500})) == 500
-    assert vocabulary_of(str(tmp_path / "elsewhere")) is None
-    assert vocabulary_of("nobody/no-model") is None
+    assert vocabulary_of(folder_of(model(vocab_size=400))) == 400
+    assert vocabulary_of(folder_of(model(text_config={"vocab_size": 500}))) == 500
+    assert folder_of(str(tmp_path / "elsewhere")) is None
+    assert folder_of("nobody/no-model") is None
 
 
 def test_neither_model_nor_servers():
