@@ -19,6 +19,7 @@ from agentr1_engine_sglang import SGLangEngine
 ROOT = Path(__file__).parents[3]
 PYTHON = Path(os.environ.get("AGENTR1_SGLANG_PYTHON", ROOT / ".venvs" / "sglang" / "bin" / "python"))
 SHIM = Path(__file__).parent / "cpu_shim"
+collect_ignore = ["cpu_shim"]  # it is for the server's interpreter
 
 
 @pytest.fixture(scope="session")
