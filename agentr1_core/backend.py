@@ -22,8 +22,9 @@ from agentr1_core.task import Task
 from agentr1_core.tool import ToolBox
 
 #: What ``certify`` can damage on purpose: position ids in packing order, log-probs taken at the left neighbour at a
-#: branch, one sampled token as if it had been decoded and encoded again, and an engine that misses an update.
-FAULTS = ("positions", "shift", "retokenise", "stale")
+#: branch, one sampled token as if it had been decoded and encoded again, an earlier turn that a later prompt repeats
+#: with another token, and an engine that misses an update.
+FAULTS = ("positions", "shift", "retokenise", "context", "stale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,8 @@ class TrainingBackend(ABC):
 
     def certify(self, job: TrainingJob, *, n_groups: int = 2, fault: str | None = None) -> Certificate:
         """Measure on the installed stack what is promised about tokens, log-probs and gradients; trains nothing.
+
+        With several processes all of them call it, and each gets the same certificate.
 
         Args:
             job: As for ``train``.

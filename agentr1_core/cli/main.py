@@ -93,7 +93,10 @@ def create_app() -> typer.Typer:
         run: RunArguments,
         groups: Annotated[int, typer.Option("-n", "--groups", min=1, help="Groups of episodes to collect.")] = 2,
         fault: Annotated[
-            str, typer.Option("--fault", help="Damage positions, shift, retokenise or stale on purpose; must fail.")
+            str,
+            typer.Option(
+                "--fault", help="Damage positions, shift, retokenise, context or stale on purpose; must fail."
+            ),
         ] = "",
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programmes.")] = False,
     ) -> None:

@@ -50,6 +50,10 @@ def explain(error: ValidationError, model: type[BaseModel], where: str, prefix: 
     return ConfigError(f"{where} has {len(lines)} mistakes:\n{listed}", "Mend these keys of the run file.")
 
 
+#: What others call a key of ours.
+_OTHER_NAMES = {"rows": "`algorithm.merge` (`tree`, `linear` for merged rows, `none` for separate ones)"}
+
+
 def nearest_keys(key: str, known: Sequence[str]) -> str:
     """``Did you mean ...?`` or, when nothing is near, the list of what is known."""
     near = difflib.get_close_matches(key, known, n=3, cutoff=0.6)
@@ -144,6 +148,8 @@ def _nearest(model: type[BaseModel], path: Sequence[Any], prefix: str) -> str:
     before = ".".join(str(part) for part in (*filter(None, [prefix]), *section))
     if near:
         return f"Did you mean {' or '.join(f'`{before}.{each}`' if before else f'`{each}`' for each in near)}?"
+    if key in _OTHER_NAMES:
+        return f"Did you mean {_OTHER_NAMES[key]}?"
     elsewhere = [dotted for dotted in _known(model, prefix) if dotted.rpartition(".")[2] == key]
     if not elsewhere:
         last = {dotted.rpartition(".")[2]: dotted for dotted in _known(model, prefix)}

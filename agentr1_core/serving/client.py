@@ -18,7 +18,8 @@ from agentr1_core.errors import EngineError
 
 #: Seconds for a connection to be made.
 CONNECT_S = 10.0
-#: Seconds after which an idle connection is not used again: servers close theirs after five, at any moment.
+#: Seconds after which an idle connection is not used again: servers close theirs (uvicorn after 5), and a request that
+#: meets the closing is lost.
 IDLE_S = 2.0
 
 

@@ -29,6 +29,7 @@ def start(model: Path, run_dir: Path) -> SGLangEngine:
         python=PYTHON,
         dtype="float32",
         threads=1,
+        weight_sync="broadcast",
         env={"PYTHONPATH": str(SHIM)},
         extra_args=("--max-running-requests", "64"),
         run_dir=run_dir,

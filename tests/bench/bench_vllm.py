@@ -25,7 +25,13 @@ BLOCK = 32
 def start(model: Path, run_dir: Path) -> VLLMEngine:
     """An engine that starts a server, not started."""
     settings = VLLMEngine.Settings(
-        model=str(model), python=PYTHON, dtype="float32", block_size=BLOCK, threads=1, run_dir=run_dir
+        model=str(model),
+        python=PYTHON,
+        dtype="float32",
+        block_size=BLOCK,
+        threads=1,
+        weight_sync="broadcast",
+        run_dir=run_dir,
     )
     return VLLMEngine(settings)
 

@@ -204,6 +204,16 @@ async def cached_share(kind: Server, engine: ServedEngine, args: argparse.Namesp
     return {"cached": cached, "possible": possible, "share": round(cached / possible, 3)}
 
 
+async def seconds_of_updates(engine: InferenceEngine, weights: WeightSource, n: int) -> float:
+    """Median seconds of an update of the weights."""
+    seconds = []
+    for version in range(1, n + 1):
+        begin = time.perf_counter()
+        await engine.update_weights(weights, version)
+        seconds.append(time.perf_counter() - begin)
+    return round(statistics.median(seconds), 3)
+
+
 async def measure(kind: Server, size: str, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All measurements of one model size."""
     n = write_model(folder / size, size)
@@ -212,12 +222,14 @@ async def measure(kind: Server, size: str, args: argparse.Namespace, folder: Pat
     try:
         await engine.start()
         result: dict[str, Any] = {"parameters": n, "start_s": round(time.perf_counter() - begin, 1)}
-        seconds = []
-        for version in range(1, args.updates + 1):
-            begin = time.perf_counter()
-            await engine.update_weights(WeightSource("file", path=folder / size), version)
-            seconds.append(time.perf_counter() - begin)
-        result["update_s"] = round(statistics.median(seconds), 3)
+        from safetensors.torch import load_file
+
+        file = WeightSource("file", path=folder / size)
+        tensors = WeightSource("state_dict", tensors=load_file(folder / size / "model.safetensors"))
+        result["update_s"] = {
+            "file": await seconds_of_updates(engine, file, args.updates),
+            "broadcast": await seconds_of_updates(engine, tensors, args.updates),
+        }
         if size == "tiny":
             result["throughput"] = await compare(kind, engine, args)
             result["prefix_cache"] = await cached_share(kind, engine, args)

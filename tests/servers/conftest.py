@@ -65,14 +65,14 @@ def other(tmp_path_factory):
 
 @pytest.fixture
 def run(served):
-    """Runs a coroutine on the engine's event loop; ten minutes at most, since a busy machine restarts slowly."""
+    """Runs a coroutine on the engine's event loop; twenty minutes at most, since a busy machine restarts slowly."""
     loop, _ = served
 
     def to_the_end(work):
         import asyncio
 
         async def bounded():
-            async with asyncio.timeout(600):
+            async with asyncio.timeout(1200):
                 return await work
 
         return loop.run(bounded())

@@ -97,14 +97,12 @@ class TRLBackend(TrainingBackend):
         """Measure tokens, log-probs and gradients of a few episodes with the job's own model, before any warm start.
 
         Raises:
-            ConfigError: As for ``train``; or there are several processes.
+            ConfigError: As for ``train``; or weights are sharded over several processes.
         """
         from agentr1_backend_trl.certify import certify
 
         job = replace(job, warm_start=None, resume=False, hooks=None)
         self.check(job)
-        if _state().num_processes > 1:
-            raise ConfigError("`agentr1 certify` runs on one process.", "Start it without torchrun or accelerate.")
         threads = torch.get_num_threads()
         try:
             with _quiet():

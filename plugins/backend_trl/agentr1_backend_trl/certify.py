@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.utils import gather_object
 
 from agentr1_backend_trl.exact_gradient import double_copy, layout_gradient
-from agentr1_backend_trl.faults import damage_chunk, damage_tree, retokenise
+from agentr1_backend_trl.faults import change_context, damage_chunk, damage_tree, retokenise
 from agentr1_backend_trl.replay import Layout, apart, noise_credit, part_of, replay, share_of_rank
 from agentr1_backend_trl.startup import check_settings
 from agentr1_backend_trl.step_batch import ScoredBatch, play_batch
@@ -41,32 +42,60 @@ BEHIND = 0.05
 def certify(trainer: Any, n_tasks: int, *, n_groups: int, fault: str | None) -> Certificate:
     """Play, measure, and say what held.
 
+    With several processes each plays episodes of its own and measures those of all of them, so that every process
+    does the same work but for the split over ranks, where each does its part. What is worst anywhere is told.
+
     Args:
-        trainer: A ``StepGRPOTrainer`` of a job, on one process.
+        trainer: A ``StepGRPOTrainer`` of a job.
         n_tasks: Rows of its data.
-        n_groups: Groups to play.
+        n_groups: Groups to play, on each process.
         fault: What to damage on purpose; see ``agentr1_core.backend.FAULTS``.
 
     Raises:
+        ConfigError: No process has all weights, or the mistake cannot be made on these episodes.
         EnvError: No episode can be trained on.
     """
+    if trainer._dist.is_zero3 or trainer._dist.is_fsdp:
+        raise ConfigError(
+            "`agentr1 certify` compares whole gradients, and ZeRO-3 and FSDP shard the weights.",
+            "Certify with DDP or on one process; the layouts and the engine are the same.",
+        )
     with trainer.session():
-        said = _record(trainer.player.engine)
+        own = _record(trainer.player.engine)
         scored = _play(trainer, n_tasks, n_groups, "certify")
-        groups = list(scored.collection.groups)
+        groups = _of_all_ranks(scored)
+        said = sum(gather_object([own]), Counter[tuple[bytes, bytes]]())
         if fault == "retokenise":
             groups = retokenise(groups)
+        elif fault == "context":
+            groups = change_context(groups)
         credit = noise_credit(groups)
         checks = [*_token_checks(groups, credit, said, scored), *_gap_checks(trainer, groups, credit)]
         checks += _gradient_checks(trainer, groups, credit, fault)
         checks += _sync_checks(trainer, n_tasks, n_groups, groups, credit, stale=fault == "stale")
-    return Certificate(tuple(checks), _about(trainer, scored))
+    return Certificate(_worst(gather_object([checks])), _about(trainer, groups, scored))
+
+
+def _of_all_ranks(scored: ScoredBatch) -> list[Group]:
+    """The same episodes on every process; a group that was split between some becomes several."""
+    return [group for part in gather_object([list(scored.collection.groups)]) for group in part if group.trajectories]
+
+
+def _worst(parts: Sequence[Sequence[Check]]) -> tuple[Check, ...]:
+    """Each check as the process saw it where it was furthest off."""
+
+    def off(check: Check) -> tuple[bool, float]:
+        return not check.passed, 0.0 if check.exact or check.value is None else check.value
+
+    return tuple(max(same, key=off) for same in zip(*parts, strict=True))
 
 
 def _play(trainer: Any, n_tasks: int, n_groups: int, stream: str) -> ScoredBatch:
-    inputs = [{"task": number % n_tasks} for number in range(n_groups) for _ in range(trainer.num_generations)]
+    first = trainer.accelerator.process_index * n_groups
+    numbers = range(first, first + n_groups)
+    inputs = [{"task": number % n_tasks} for number in numbers for _ in range(trainer.num_generations)]
     scored = play_batch(trainer, inputs, stream, training=True)
-    if not scored.ledger.sampled or not scored.collection.trajectories:
+    if not scored.ledger.sampled:
         raise EnvError("No episode that could be trained on was played.", "See `agentr1 rollout` for one of them.")
     return scored
 
@@ -155,12 +184,26 @@ def _gradient_checks(trainer: Any, groups: list[Group], credit: Credit, fault: s
     yield Check(f"gradient, other micro-batches, {kind}", apart(found, separate), limit)
     members = sum(len(group.trajectories) for group in groups)
     if members > 1:
-        ranks = []
-        for rank in range(2):
-            part, own = part_of(groups, credit, lambda number, rank=rank: number % 2 == rank)
-            factor = share_of_rank(trainer, groups, credit, part, own)
-            ranks.append(factor * replay(trainer, part, own, Layout()).gradient)
-        yield Check(f"gradient, split over two ranks, {kind}", apart(ranks[0] + ranks[1], separate), limit)
+        n = max(2, trainer.accelerator.num_processes)
+        found = _split_over_ranks(trainer, groups, credit, n)
+        note = "" if trainer.accelerator.num_processes > 1 else "computed on one process"
+        yield Check(f"gradient, split over {n} ranks, {kind}", apart(found, separate), limit, note=note)
+
+
+def _split_over_ranks(trainer: Any, groups: Sequence[Group], credit: Credit, n: int) -> torch.Tensor:
+    """The gradient when every n-th trajectory is on one rank: of the real ranks where there are several."""
+    if trainer.accelerator.num_processes > 1:
+        rank = trainer.accelerator.process_index
+        part, own = part_of(groups, credit, lambda number: number % n == rank)
+        mine = replay(trainer, part, own, Layout()).gradient.to(trainer.accelerator.device)
+        total: torch.Tensor = trainer.accelerator.reduce(mine, reduction="mean")  # as DDP does with gradients
+        return total.cpu()
+    ranks = []
+    for rank in range(n):
+        part, own = part_of(groups, credit, lambda number, rank=rank: number % n == rank)
+        factor = share_of_rank(trainer, groups, credit, part, own)
+        ranks.append(factor * replay(trainer, part, own, Layout()).gradient)
+    return torch.stack(ranks).sum(0)
 
 
 def _sync_checks(
@@ -177,7 +220,7 @@ def _sync_checks(
     if not stale:
         trainer.state.global_step += 1  # a new version, which the next play brings to the engine
     moved = np.abs(replay(trainer, groups, credit, Layout()).gaps - before).mean()
-    again = list(_play(trainer, n_tasks, n_groups, "certify-sync").collection.groups)
+    again = _of_all_ranks(_play(trainer, n_tasks, n_groups, "certify-sync"))
     behind = np.abs(replay(trainer, again, noise_credit(again), Layout()).gaps).mean()
     limit = BEHIND if _in_float32(trainer) and _one_model(trainer) else 0.5
     yield Check("after new weights: engine behind, as a share of their effect", float(behind / moved), limit)
@@ -200,11 +243,12 @@ def _in_float32(trainer: Any) -> bool:
     return whole and not trainer.args.bf16 and not trainer.args.fp16
 
 
-def _about(trainer: Any, scored: ScoredBatch) -> dict[str, Any]:
-    steps = [len(t.steps) for t in scored.collection.trajectories]
+def _about(trainer: Any, groups: Sequence[Group], scored: ScoredBatch) -> dict[str, Any]:
+    steps = [len(trajectory.steps) for group in groups for trajectory in group.trajectories]
     return {
         "model": type(causal_lm(trainer.accelerator.unwrap_model(trainer.model))).__name__,
         "engine": type(trainer.player.engine).__name__,
+        "processes": trainer.accelerator.num_processes,
         "episodes": len(steps),
         "steps": sum(steps),
         "sampled tokens": scored.ledger.sampled,

@@ -12,6 +12,7 @@ import numpy as np
 
 from agentr1_backend_trl.rows_to_tensors import Chunk
 from agentr1_backend_trl.tree_chunk import TreeChunk
+from agentr1_core.errors import ConfigError
 from agentr1_core.mdp import Group
 from agentr1_core.rows import TokenTree
 
@@ -48,6 +49,31 @@ def retokenise(groups: Sequence[Group]) -> list[Group]:
     damaged = replace(step, action=replace(step.action, token_ids=ids))
     trajectory = replace(trajectory, steps=(damaged, *trajectory.steps[1:]))
     return [replace(first, trajectories=(trajectory, *first.trajectories[1:])), *others]
+
+
+def change_context(groups: Sequence[Group]) -> list[Group]:
+    """The groups with one prompt that repeats the turn before it with one token exchanged.
+
+    Raises:
+        ConfigError: No prompt repeats an earlier turn.
+    """
+    for number, group in enumerate(groups):
+        for member, trajectory in enumerate(group.trajectories):
+            for turn, (before, after) in enumerate(zip(trajectory.steps, trajectory.steps[1:], strict=False), start=1):
+                if not after.continued or not len(before.action):
+                    continue
+                ids = after.observation.prompt_ids.copy()
+                place = len(before.prompt_ids)
+                ids[place] = ids[place] - 1 if ids[place] else 1
+                damaged = replace(after, observation=replace(after.observation, prompt_ids=ids))
+                steps = (*trajectory.steps[:turn], damaged, *trajectory.steps[turn + 1 :])
+                members = list(group.trajectories)
+                members[member] = replace(trajectory, steps=steps)
+                return [*groups[:number], replace(group, trajectories=tuple(members)), *groups[number + 1 :]]
+    raise ConfigError(
+        "The mistake 'context' needs a prompt that continues the turn before it, and every one was rewritten.",
+        "Make it on a run whose context is appended to, or play more groups (-n).",
+    )
 
 
 def _line(tree: TokenTree) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

@@ -67,7 +67,7 @@ def part_of(groups: Sequence[Group], credit: Credit, pick: Callable[[int], bool]
                 advantages.append(credit.advantages[start:stop])
             number, start = number + 1, stop
         kept.append(replace(group, trajectories=tuple(members), failed=()))
-    return kept, Credit(advantages=np.concatenate(advantages))
+    return kept, Credit(advantages=np.concatenate([np.zeros(0), *advantages]))
 
 
 def share_of_rank(trainer: Any, groups: Sequence[Group], credit: Credit, part: Sequence[Group], own: Credit) -> float:
@@ -109,8 +109,11 @@ def replay(
 ) -> Replayed:
     """Forward and backward over all rows.
 
+    With several processes all of them call it. Each gets the gradient of its own rows, weighted as in training: the
+    mean over the processes is that of the optimiser step.
+
     Args:
-        trainer: A ``StepGRPOTrainer`` on one process.
+        trainer: A ``StepGRPOTrainer``.
         groups: The episodes.
         credit: Theirs.
         layout: How to lay them out.

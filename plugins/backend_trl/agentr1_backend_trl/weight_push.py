@@ -71,7 +71,8 @@ def _push_adapter(trainer: Any, model: Any, version: int, take: Take) -> None:
         if trainer.accelerator.is_main_process:
             model.save_pretrained(folder, state_dict=state, selected_adapters=[model.active_adapter])
         trainer.accelerator.wait_for_everyone()
-        take(WeightSource("lora", path=folder), version)
+        name = str(model.active_adapter)  # PEFT gives every other name a folder of its own
+        take(WeightSource("lora", path=folder if name == "default" else folder / name), version)
         trainer.accelerator.wait_for_everyone()
 
 

@@ -22,10 +22,14 @@ TRAINER = 0
 class Meeting:
     """Where and how the members of a group find each other."""
 
+    #: Tells this group from others.
+    id: str
     #: ``nccl`` or ``gloo``.
     backend: str
     #: Trainer and workers.
     size: int
+    #: Seconds for all of them to come, and for one broadcast.
+    join_s: float
     timeout_s: float
     #: A file that all of them see, for members on one machine: nobody listens to strangers then.
     file: str | None = None
@@ -92,7 +96,7 @@ def join(meeting: Meeting, rank: int) -> Any:
     """
     from torch import distributed
 
-    wait = timedelta(seconds=meeting.timeout_s)
+    wait, longest = timedelta(seconds=meeting.join_s), timedelta(seconds=meeting.timeout_s)
     if meeting.file is not None:
         store: Any = distributed.FileStore(meeting.file, meeting.size)
     else:
@@ -102,13 +106,15 @@ def join(meeting: Meeting, rank: int) -> Any:
     store.set_timeout(wait)
     if meeting.backend == "nccl":
         nccl_options = distributed.ProcessGroupNCCL.Options()
-        nccl_options._timeout = wait
+        nccl_options._timeout = longest
         return distributed.ProcessGroupNCCL(store, rank, meeting.size, nccl_options)
     options = distributed.ProcessGroupGloo._Options()
     options._timeout = wait
     own = "127.0.0.1" if meeting.file is not None else ""
     options._devices = [distributed.ProcessGroupGloo.create_device(hostname=own)]
-    return distributed.ProcessGroupGloo(store, rank, meeting.size, options)
+    group = distributed.ProcessGroupGloo(store, rank, meeting.size, options)
+    group._set_default_timeout(longest)
+    return group
 
 
 def send(group: Any, plans: Sequence[TensorPlan], tensors: Any, device: Any) -> None:

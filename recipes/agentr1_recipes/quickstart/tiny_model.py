@@ -31,6 +31,8 @@ CHAT_TEMPLATE = """\
 {% endif -%}
 """
 
+#: Size of an attention head: the smallest that vLLM can do on CPU.
+HEAD = 32
 SPECIAL_TOKENS = ["<|pad|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>"]
 
 
@@ -40,7 +42,7 @@ def write_tiny_model(folder: Path, seed: int, hidden: int = 96, layers: int = 2)
     Args:
         folder: Created if missing.
         seed: Of the weights; the tokenizer is always the same.
-        hidden: Width; a multiple of 4.
+        hidden: Width; a multiple of ``HEAD``.
         layers: Depth.
     """
     import torch
@@ -53,9 +55,9 @@ def write_tiny_model(folder: Path, seed: int, hidden: int = 96, layers: int = 2)
         hidden_size=hidden,
         intermediate_size=2 * hidden,
         num_hidden_layers=layers,
-        num_attention_heads=4,
-        head_dim=hidden // 4,
-        num_key_value_heads=4,
+        num_attention_heads=hidden // HEAD,
+        head_dim=HEAD,
+        num_key_value_heads=hidden // HEAD,
         max_position_embeddings=512,
         tie_word_embeddings=True,
         bos_token_id=None,

@@ -135,6 +135,7 @@ def test_limits_of_an_episode_come_from_the_rollout_section() -> None:
     [
         ({"algorithm": {"grop_size": 4}}, "unknown key 'algorithm.grop_size'.\n  -> Did you mean `algorithm.group"),
         ({"group_size": 4}, "unknown key 'group_size'.\n  -> Did you mean `algorithm.group_size`?"),
+        ({"algorithm": {"rows": "tree"}}, "unknown key 'algorithm.rows'.\n  -> Did you mean `algorithm.merge` (`tree"),
         ({"temprature": 1}, "unknown key 'temprature'.\n  -> Did you mean"),
         ({"run": {"xyzzy": 1}}, "unknown key 'run.xyzzy'.\n  -> Known keys of `run`: name, dir, seed, save_every."),
         ({"algorithm": {"updates": "5"}}, "'algorithm.updates' is '5'; expected a whole number."),

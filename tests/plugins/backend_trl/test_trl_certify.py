@@ -1,7 +1,12 @@
 """``agentr1 certify`` on a real stack: it passes as it is, and each mistake made on purpose fails it."""
 
+import json
 import math
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +20,8 @@ from agentr1_core.episode import RolloutLimits
 from agentr1_core.errors import ConfigError, PluginError
 from agentr1_core.task import Task
 from agentr1_engine_transformers.engine import TransformersEngine
+
+WORKER = Path(__file__).with_name("certify_worker.py")
 
 
 def job_in(folder, tiny, **changes):
@@ -72,6 +79,7 @@ FAILS = {
     "positions": "gradient, token tree",
     "shift": "gradient, token tree",
     "retokenise": "trained tokens that the engine sampled",
+    "context": "tokens that changed between two turns",
     "stale": "after new weights",
 }
 
@@ -81,6 +89,32 @@ def test_a_mistake_fails_it(tmp_path, tiny, fault):
     found = TRLBackend().certify(job_in(tmp_path, tiny), fault=fault)
     assert not found.passed
     assert any(name.startswith(FAILS[fault]) for name in failed(found))
+
+
+def test_a_mistake_in_a_context_needs_one_that_is_continued(tmp_path, tiny):
+    job = job_in(tmp_path, tiny, flow=lambda: AgentEnvLoop(lambda task: tiny.env(turns=3, append=False)))
+    with pytest.raises(ConfigError, match="every one was rewritten"):
+        TRLBackend().certify(job, n_groups=1, fault="context")
+
+
+def test_two_processes_certify_together(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(WORKER)]
+    quiet = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [*command, str(tmp_path)], env=quiet, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, second = (json.loads((tmp_path / f"certificate-{rank}.json").read_text()) for rank in (0, 1))
+    assert first == second
+    sound, stale = first["None"], first["stale"]
+    assert sound["passed"], sound
+    assert (sound["about"]["processes"], sound["about"]["episodes"]) == (2, 6)
+    (split,) = (check for check in sound["checks"] if "split over 2 ranks" in check["name"])
+    assert split["note"] == ""  # by the ranks themselves
+    assert 0 < split["value"] < split["limit"]
+    assert [check["name"] for check in stale["checks"] if not check["passed"]] == [
+        "after new weights: engine behind, as a share of their effect"
+    ]
 
 
 def test_what_does_not_apply_is_said(tmp_path, tiny):

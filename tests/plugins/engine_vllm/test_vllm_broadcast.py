@@ -35,12 +35,14 @@ class Workers:
 
     def rpc(self, body):
         if body["method"] == "agentr1_ping":
-            return 200, {"results": [{"device": "cpu"}] * self.n}
+            meeting = self.meetings[-1].id if self.groups[0] else None
+            return 200, {"results": [{"device": "cpu", "meeting": meeting}] * self.n}
         if body["method"] == "agentr1_join":
             self.meetings.append(Meeting(**json.loads(body["args"][0])))
         elif self.breaks:
             for group in self.groups:
                 group.abort()
+            self.groups = [None] * self.n
             return 500, {"error": "a worker ended"}
         threads = [threading.Thread(target=self.work, args=(rank, body), daemon=True) for rank in range(self.n)]
         for thread in threads:
@@ -110,7 +112,7 @@ def test_a_server_that_comes_back_gets_what_was_sent_and_not_what_the_trainer_ha
             tensor.zero_()
         (member,) = engine._fleet.members
         engine._fleet.mark_down(member, "killed")
-        workers.got = [{}]
+        workers.got, workers.groups = [{}], [None]
         await engine._take_back(engine._fleet, member)
 
     on_servers([fake], work, weight_sync="broadcast")
@@ -118,13 +120,26 @@ def test_a_server_that_comes_back_gets_what_was_sent_and_not_what_the_trainer_ha
 
 
 def test_members_that_do_not_come_are_not_waited_for_without_end(fake, on_servers):
-    fake.on[RPC] = lambda body: (200, {"results": [{"device": "cpu"}]})
+    fake.on[RPC] = lambda body: (200, {"results": [{"device": "cpu", "meeting": None}]})
 
     async def work(engine):
         with pytest.raises(EngineError, match=r"(?s)broadcast.*weight_sync: file"):
             await engine.update_weights(WeightSource("state_dict", tensors=SENT), 1)
 
     on_servers([fake], work, weight_sync="broadcast", request_timeout_s=1.0)
+
+
+def test_what_is_tied_is_sent_once(fake, on_servers):
+    workers = Workers(fake, 1)
+    embedding = torch.ones(3, 2)
+    tied = {"embed": embedding, "norm": torch.ones(2), "head": embedding}
+
+    async def work(engine):
+        await engine.update_weights(WeightSource("state_dict", tensors=tied), 1)
+        assert engine._spool.current.tensors.keys() == {"embed", "norm"}
+
+    on_servers([fake], work, weight_sync="broadcast")
+    assert workers.got[0].keys() == {"embed", "norm"}
 
 
 def test_tensors_without_names_are_refused(fake, on_servers):

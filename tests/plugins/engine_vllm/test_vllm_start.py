@@ -140,6 +140,16 @@ def test_the_cpu_build_gets_what_it_needs_and_a_gpu_vllm_s_own_choice(launch):
         assert option not in on_gpu
 
 
+def test_a_server_for_adapters_has_room_for_their_rank(launch):
+    plain, roomy = launch(), launch(lora="adapter", lora_rank=20)
+    assert "--enable-lora" not in plain.command
+    assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" not in plain.env
+    assert roomy.command[roomy.command.index("--max-lora-rank") + 1] == "32"  # vLLM takes no 20
+    assert roomy.env["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
+    with pytest.raises(EngineError, match="lora_rank"):
+        launch(lora="adapter", lora_rank=1000)
+
+
 def test_no_library_of_the_trainer_gets_into_the_server(launch, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/trainer")
     monkeypatch.setenv("VIRTUAL_ENV", "/trainer")

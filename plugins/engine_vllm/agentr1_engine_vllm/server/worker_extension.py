@@ -65,13 +65,16 @@ class WeightExtension:
             meeting: A ``Meeting`` as JSON.
 
         Raises:
+            ValueError: There are more workers than the trainer knows of.
             RuntimeError: Not all members came in time.
         """
         where = Meeting(**json.loads(meeting))
         parallel = self.vllm_config.parallel_config
         rank = 1 + parallel.data_parallel_index * parallel.world_size + self.rank
+        if rank >= where.size:  # vLLM answers for the first of its data-parallel engines alone
+            raise ValueError("no broadcast to data-parallel engines: start them as servers of their own, or use files")
         _leave(self)
-        self.agentr1_group = join(where, rank)
+        self.agentr1_group = (where.id, join(where, rank))
         return {"rank": rank}
 
     def agentr1_receive_weights(self: Any, plans: str) -> dict[str, Any]:
@@ -85,8 +88,9 @@ class WeightExtension:
             Whatever vLLM raises when they do not fit.
         """
         coming = [TensorPlan.parse(plan) for plan in json.loads(plans)]
+        _, group = self.agentr1_group
         try:
-            self.reload_weights(weights_iterator=receive(self.agentr1_group, coming, self.device))
+            self.reload_weights(weights_iterator=receive(group, coming, self.device))
         except BaseException:
             _leave(self)  # what the trainer still sends would be taken for the next update
             raise
@@ -94,12 +98,14 @@ class WeightExtension:
         return {"tied_head_refreshed": refresh_tied_head(model), "pid": os.getpid()}
 
     def agentr1_ping(self: Any) -> dict[str, Any]:
-        """Says that the extension is there, and where its tensors live."""
-        return {"pid": os.getpid(), "device": self.device.type}
+        """Says that the extension is there, where its tensors live, and in which group with a trainer it is."""
+        meeting, _ = getattr(self, "agentr1_group", None) or (None, None)
+        return {"pid": os.getpid(), "device": self.device.type, "meeting": meeting}
 
 
 def _leave(worker: Any) -> None:
-    group, worker.agentr1_group = getattr(worker, "agentr1_group", None), None
+    _, group = getattr(worker, "agentr1_group", None) or (None, None)
+    worker.agentr1_group = None
     if group is not None:
         group.abort()
 
