@@ -82,6 +82,11 @@ async def _group_with(client: ServerClient, n_workers: int, cpu: bool, timeout_s
     try:
         check_done(await client.post("/init_weights_update_group", body, timeout_s=timeout_s), client)
         process_group = await joining
+    except RuntimeError as error:  # torch's own
+        raise EngineError(
+            f"{client.url} and the trainer could not form a group for weights: {error}",
+            "See the server's log; `engine.weight_sync: file` sends them as files.",
+        ) from error
     finally:
         joining.cancel()
     try:
@@ -107,7 +112,10 @@ async def _send_chunk(client: ServerClient, group: _Group, chunk: Chunk, version
         check_done(answer, client)
 
     async def send() -> None:
-        await call_in_thread(_broadcast, group, [tensor for _, tensor in chunk])
+        try:
+            await call_in_thread(_broadcast, group, [tensor for _, tensor in chunk])
+        except RuntimeError as error:  # torch's own
+            raise EngineError(f"The broadcast of weights to {client.url} failed: {error}") from error
 
     tasks = [asyncio.create_task(ask()), asyncio.create_task(send())]
     try:

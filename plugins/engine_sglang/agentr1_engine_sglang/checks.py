@@ -106,16 +106,25 @@ def check_model(model: str, settings: SGLangSettings) -> None:
         )
 
 
-async def check_server(client: ServerClient) -> Abilities:
+async def check_server(client: ServerClient, *, hands_tensors: bool = False) -> Abilities:
     """Find out what a running server can do.
+
+    Args:
+        client: The server.
+        hands_tensors: Whether it will be given weights otherwise than as files.
 
     Raises:
         EngineError: It cannot do what every run needs, or does not answer.
     """
     info = await client.get("/server_info")
-    if not isinstance(info, dict) or "version" not in info:
+    if not isinstance(info, dict) or not {"version", "max_req_input_len"} <= info.keys():
         raise EngineError(f"{client.url} is no SGLang server: /server_info says {str(info)[:100]}")
     check_version(str(info["version"]), client.url)
+    if hands_tensors and int(info.get("dp_size", 1)) > 1:
+        raise EngineError(
+            f"{client.url} has data-parallel replicas, which take weights as files only.",
+            "Set `engine.weight_sync: file`.",
+        )
     if info.get("speculative_algorithm") is not None:
         raise EngineError(
             f"{client.url} decodes speculatively, and its log-probs are not those of the distribution sampled from.",

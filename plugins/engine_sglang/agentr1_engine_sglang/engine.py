@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -84,6 +85,11 @@ class SGLangEngine(ServedEngine):
 
     async def open_servers(self, scratch: Path) -> Servers:
         """Start a server, or find those in ``urls``."""
+        if self._own.weight_sync != "file" and find_spec("torch") is None:
+            raise ConfigError(
+                f"`engine.weight_sync: {self._own.weight_sync}` needs torch where the trainer runs.",
+                "Install it, or set `engine.weight_sync: file`.",
+            )
         self._memory = Memory(self._own.request_timeout_s) if self._own.colocate else None
         return await (self._connect() if self._own.urls else self._launch(scratch))
 
@@ -243,7 +249,9 @@ class SGLangEngine(ServedEngine):
         return True
 
     async def _check(self, client: ServerClient) -> int:
-        self._abilities[client.url] = found = await checks.check_server(client)
+        self._abilities[client.url] = found = await checks.check_server(
+            client, hands_tensors=self._own.weight_sync != "file"
+        )
         if found.model is not None:
             self._vocabulary, self._shapes = checks.vocabulary_of(found.model), shapes_of_files(found.model)
         return found.max_context

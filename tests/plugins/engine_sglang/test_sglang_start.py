@@ -50,6 +50,13 @@ def test_what_a_server_is_not_fit_for_is_one_clear_error(fake, on_servers, chang
         on_servers([fake], capabilities)
 
 
+def test_replicas_take_no_tensors(fake, on_servers):
+    fake.on["/server_info"] = changed(fake, dp_size=2)
+    assert on_servers([fake], capabilities).weight_sync == {"file"}
+    with pytest.raises(EngineError, match="data-parallel"):
+        on_servers([fake], capabilities, weight_sync="broadcast")
+
+
 @pytest.mark.parametrize(
     ("path", "answer", "words"),
     [
