@@ -36,6 +36,7 @@ def served(base, tmp_path_factory):
             threads=1,
             env={"PYTHONPATH": str(SHIM), "HF_HUB_OFFLINE": "1"},
             extra_args=("--max-running-requests", "64"),
+            startup_timeout_s=1200,
             run_dir=tmp_path_factory.mktemp("run"),
         )
     )

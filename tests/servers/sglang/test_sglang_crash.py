@@ -43,7 +43,8 @@ def test_a_server_killed_in_the_middle_of_rollouts(engine, run, base, other, ref
     rollouts = Rollouts(
         AgentEnvLoop(lambda task: Talk()),
         Policy(engine, renderer, SamplingParams(max_tokens=96)),
-        limits=RolloutLimits(max_steps=4, engine_retries=2, retry_delay_s=0.1),
+        # Without a deadline of their own: on a busy machine a server takes minutes to start again.
+        limits=RolloutLimits(max_steps=4, step_timeout_s=None, engine_retries=2, retry_delay_s=0.1),
         seed=3,
     )
     tasks = [Task({"topic": str(number)}, where=f"task {number}") for number in range(8)]

@@ -24,7 +24,7 @@ def test_the_quick_start_trains_a_few_updates(address, base, tmp_path):
     for name, value in changes.items():
         command += [f"--{name}", str(value)]
     environment = {**os.environ, "AGENTR1_SGLANG_TOKEN": token}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     updates = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert len(updates) == 3
