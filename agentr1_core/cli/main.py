@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentr1_core.plugins import PluginManager
 
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_interspersed_args": True}
-_RUN_HELP = "A run file, a recipe's name or a run folder, and overrides: --section.key VALUE."
+_RUN_HELP = "A run file, a recipe or a run folder, and overrides: --section.key VALUE."
 RunArguments = Annotated[list[str], typer.Argument(metavar="RUN", help=_RUN_HELP, show_default=False)]
 
 

@@ -169,7 +169,7 @@ def _summary(config: RunConfig, result: TrainingResult, seconds: float) -> dict[
         "updates": result.updates,
         "ledger": {name: int(result.ledger.get(name, 0)) for name in ("sampled", "trained", "masked", "dropped")},
         "model": config.model,
-        "recipe": config.recipe,
+        "recipe": config.recipe.name if config.recipe is not None else None,
         "checkpoint": str(result.checkpoint),
         "version": agentr1,
     }

@@ -52,7 +52,7 @@ def load_config(
     """The configuration of a run.
 
     Args:
-        source: A YAML file, or the name of a recipe whose run file is taken.
+        source: A YAML file, or a recipe's name, or `recipe/name` for another of its run files.
         overrides: Dotted keys and values as YAML text, later ones winning: ``("algorithm.updates", "5")``.
         plugins: Knows the recipes; without it only files can be loaded.
 
@@ -110,9 +110,9 @@ def _run_file(source: str | Path, plugins: PluginManager | None) -> Path:
             return inside
         raise ConfigError(f"'{source}' is a folder without a config.yaml.", "Name a run file, or a run's folder.")
     recipes = plugins.names("recipe") if plugins is not None else ()
-    if str(source) in recipes and plugins is not None:
-        recipe = plugins.get("recipe", str(source))()
-        return Path(recipe.run_file())
+    name, slash, variant = str(source).partition("/")
+    if name in recipes and plugins is not None:
+        return _recipe_run_file(name, variant if slash else None, plugins)
     folder = path.parent
     files = sorted(str(found) for pattern in ("*.yaml", "*.yml") for found in folder.glob(pattern))
     near = difflib.get_close_matches(str(source), [*recipes, *files], n=3, cutoff=0.5)
@@ -120,6 +120,18 @@ def _run_file(source: str | Path, plugins: PluginManager | None) -> Path:
     if not near and recipes:
         mend = f"Name an existing YAML file, or one of the recipes: {', '.join(recipes)}."
     raise ConfigError(f"There is no run file or recipe '{source}'.", mend)
+
+
+def _recipe_run_file(name: str, variant: str | None, plugins: PluginManager) -> Path:
+    files: Mapping[str, Path] = plugins.get("recipe", name).run_files()
+    if variant is None:
+        return next(iter(files.values()))
+    if variant not in files:
+        raise ConfigError(
+            f"Recipe '{name}' has no run file '{variant}'.",
+            f"Say one of: {', '.join(f'{name}/{each}' for each in files)}.",
+        )
+    return files[variant]
 
 
 def _parse(text: str, where: str) -> Any:

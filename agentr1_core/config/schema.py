@@ -205,7 +205,7 @@ class RunConfig(Section):
         default=None, description="Hub id or folder; `recipe` for the model that the recipe makes."
     )
     renderer: Renderer = Field(default_factory=Renderer)
-    recipe: str | None = Field(default=None, description="Name of a recipe.")
+    recipe: Named | None = Field(default=None, description="A recipe with its settings.")
     data: Data = Field(default_factory=Data)
     env: Env | None = Field(
         default=None, description="Environment; the built-in `tools` when neither env nor flow is set."

@@ -16,7 +16,7 @@ from agentr1_core.credit import ESTIMATORS
 from agentr1_core.engine import SamplingParams
 from agentr1_core.episode import RolloutLimits
 from agentr1_core.job.material import find_model, find_warm_start, load_train_and_eval
-from agentr1_core.job.offers import check_settings, find
+from agentr1_core.job.offers import build, check_settings, find
 from agentr1_core.job.play import build_flow, build_reward, build_tools
 from agentr1_core.recipe import Recipe
 
@@ -101,7 +101,7 @@ def find_recipe(config: RunConfig, plugins: PluginManager) -> Recipe | None:
     """An instance of the recipe that the run file names."""
     if config.recipe is None:
         return None
-    recipe: Recipe = find(plugins, "recipe", config.recipe, "recipe")()
+    recipe: Recipe = build(find(plugins, "recipe", config.recipe.name, "recipe.name"), config.recipe.settings, "recipe")
     return recipe
 
 

@@ -32,5 +32,6 @@ class Quickstart(Recipe):
 
         return write_tiny_model(folder, seed)
 
-    def run_file(self) -> Path:
-        return Path(__file__).with_name("run.yaml")
+    @classmethod
+    def run_files(cls) -> Mapping[str, Path]:
+        return {"trl": Path(__file__).with_name("run.yaml")}

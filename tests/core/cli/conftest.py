@@ -136,8 +136,9 @@ class Capitals(Recipe):
 
         return Path(shutil.copytree(self.model_source, folder, dirs_exist_ok=True))
 
-    def run_file(self) -> Path:
-        return self.model_source / "capitals.yaml"
+    @classmethod
+    def run_files(cls) -> Mapping[str, Path]:
+        return {"short": cls.model_source / "capitals.yaml", "long": cls.model_source / "long.yaml"}
 
 
 CAPITALS_RUN = """\
@@ -194,6 +195,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> Pa
     folder = tmp_path_factory.mktemp("model")
     tokenizer.save_pretrained(folder)
     (folder / "capitals.yaml").write_text(CAPITALS_RUN)
+    (folder / "long.yaml").write_text(CAPITALS_RUN.replace("name: capitals}", "name: long}"))
     return folder
 
 

@@ -101,6 +101,14 @@ def test_config_prints_what_can_be_run_again(agentr1: Any, tmp_path: Path) -> No
     assert agentr1("config", "again.yaml").out == said.out
 
 
+def test_a_recipe_may_ship_several_run_files(agentr1: Any) -> None:
+    assert yaml.safe_load(agentr1("config", "capitals").out)["run"]["name"] == "capitals"
+    assert yaml.safe_load(agentr1("config", "capitals/long").out)["run"]["name"] == "long"
+    refused = agentr1("config", "capitals/wide")
+    assert refused.code == 1
+    assert "capitals/short, capitals/long" in " ".join(refused.err.split())
+
+
 def test_doctor_tells_versions_and_devices(agentr1: Any) -> None:
     from importlib.metadata import version
 

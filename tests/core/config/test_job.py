@@ -16,6 +16,7 @@ from agentr1_core.env import AgentEnv
 from agentr1_core.env_loop import AgentEnvLoop
 from agentr1_core.errors import ConfigError, DataError, PluginError
 from agentr1_core.flow import AgentFlowBase, SingleStepFlow
+from agentr1_core.job.build import find_recipe, rollout_limits, sampling_params
 from agentr1_core.job.material import find_model, find_warm_start, load_train_and_eval
 from agentr1_core.job.play import FlowByRow, build_flow, build_reward, build_tools
 from agentr1_core.mdp import Action, Step, StopReason, Trajectory, float_array, token_array
@@ -228,10 +229,14 @@ def test_rewards_are_summed_with_their_weights_under_their_names(plugins: Plugin
 class Sums(Recipe):
     name = "sums"
 
+    def __init__(self, largest: int = 9) -> None:
+        self.largest = largest
+
     def tasks(self, split: str, size: int, seed: int) -> list[Task]:
         return [Task({"i": i, "split": split, "seed": seed}) for i in range(size)]
 
-    def run_file(self) -> Path:
+    @classmethod
+    def run_files(cls) -> dict[str, Path]:
         raise NotImplementedError
 
 
@@ -256,6 +261,18 @@ def test_eval_size_holds_rows_out_of_the_training_data(tmp_path: Path) -> None:
     assert [task["i"] for task in held] == [3, 4]
     with pytest.raises(DataError, match=r"holds out 5 tasks, but '.*' has only 5"):
         load_train_and_eval(check_config({"data": {"train": str(path), "eval_size": 5}}), None)
+
+
+def test_a_recipe_takes_settings_from_the_run_file() -> None:
+    manager = PluginManager()
+    manager.register(type("Offers", (), {"agentr1_recipes": hookimpl(lambda self: {"sums": Sums})})(), "sums")
+
+    recipe = find_recipe(check_config({"recipe": {"name": "sums", "largest": 3}}), manager)
+
+    assert isinstance(recipe, Sums)
+    assert recipe.largest == 3
+    with pytest.raises(ConfigError, match=r"recipe\.larges`.*no setting"):
+        find_recipe(check_config({"recipe": {"name": "sums", "larges": 3}}), manager)
 
 
 def test_the_model_of_a_recipe_that_has_none_is_an_error(tmp_path: Path) -> None:
@@ -295,7 +312,6 @@ def test_a_warm_start_is_for_models_from_scratch_unless_always() -> None:
 
 def test_defaults_of_the_schema_are_those_of_the_core() -> None:
     from agentr1_core.episode import RolloutLimits
-    from agentr1_core.job.build import rollout_limits, sampling_params
 
     assert rollout_limits(check_config({})) == RolloutLimits()
     assert sampling_params(check_config({})) == SamplingParams()
