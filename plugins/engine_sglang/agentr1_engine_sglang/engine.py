@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -132,7 +134,10 @@ class SGLangEngine(ServedEngine):
         self, client: ServerClient, call: Call, prompt: TokenArray, sampling: SamplingParams, max_tokens: int
     ) -> Generation:
         """Sample one action on one server."""
-        self._check_request(self._abilities[client.url], prompt, sampling)
+        server = self._abilities[client.url]
+        self._check_request(server, prompt, sampling)
+        if server.seed and sampling.seed is None:  # SGLang would give all of them one and the same
+            sampling = replace(sampling, seed=secrets.randbits(63))
         body = wire.request_body(call.id, prompt, sampling, max_tokens)
         try:
             answer = await (self._router or client).post(wire.GENERATE, body)
@@ -209,8 +214,8 @@ class SGLangEngine(ServedEngine):
             raise EngineError(
                 "The sglang engine takes no seeds with these settings.", "Set `engine.deterministic: true`, on a GPU."
             )
-        if sampling.seed is not None and sampling.min_p > 0:
-            raise EngineError("SGLang cannot combine a seed and min_p.", "Leave one of them out.")
+        if server.seed and sampling.min_p > 0:
+            raise EngineError("A deterministic SGLang ends at min_p.", "Set it to 0, or `engine.deterministic: false`.")
         if wire.needs_support(sampling) and not server.truncation:
             raise EngineError(
                 "This SGLang gives no log-probs of the distribution that top_k, top_p or min_p leaves.",

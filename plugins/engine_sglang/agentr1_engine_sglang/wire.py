@@ -33,7 +33,7 @@ def request_body(request_id: str, prompt: TokenArray, sampling: SamplingParams, 
         "stop_token_ids": list(sampling.stop_token_ids),
     }
     if sampling.seed is not None:
-        params["sampling_seed"] = sampling.seed
+        params["sampling_seed"] = sampling.seed % 2**63
     body: dict[str, Any] = {
         "rid": request_id,
         "input_ids": prompt.tolist(),

@@ -168,6 +168,32 @@ def test_what_cannot_be_answered_is_refused_without_asking(short, model, on_serv
     assert short.calls() == []
 
 
+@pytest.fixture
+def deterministic(fake):
+    """A server that was started with --enable-deterministic-inference."""
+    info = fake.answer("/server_info", None)[1]
+    fake.on["/server_info"] = (200, {**info, "enable_deterministic_inference": True})
+    return fake
+
+
+def test_a_deterministic_server_gets_a_seed_with_every_call(deterministic, on_servers):
+    async def work(engine):
+        assert engine.capabilities.seed
+        for seed in (5, None, None):
+            await engine.generate(PROMPT, SamplingParams(max_tokens=2, seed=seed))
+
+    on_servers([deterministic], work)
+    seeds = [body["sampling_params"]["sampling_seed"] for body in deterministic.calls()]
+    assert seeds[0] == 5
+    assert len(set(seeds)) == 3  # without one it would give every call the same
+
+
+def test_a_deterministic_server_is_not_asked_for_what_it_ends_at(deterministic, on_servers):
+    with pytest.raises(EngineError, match="min_p"):
+        on_servers([deterministic], once(min_p=0.1))
+    assert deterministic.calls() == []
+
+
 def test_abort_returns_what_was_sampled(fake, on_servers):
     fake.on[GENERATE] = lambda body: fake.until_aborted(body) if is_call(body) else None
 
