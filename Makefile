@@ -17,7 +17,8 @@ PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJEC
 # Packages are installed without bytecode, which is quicker; Python must be free to keep it at the first import.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree test-bridges test-vllm bench-vllm test-openrlhf test-alfworld clean
+.PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree \
+	test-bridges test-vllm bench-vllm test-sglang bench-sglang bench-engines test-openrlhf test-alfworld clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +36,9 @@ test-bridges: $(VENV)-bridges/.installed ## Play an episode through every bridge
 
 test-vllm: $(VENV)/.dev .venvs/.vllm ## Run the tests against a real vLLM server, in an environment of its own
 	OMP_NUM_THREADS=1 $(BIN)/pytest tests/servers/vllm
+
+test-sglang: $(VENV)/.dev .venvs/.sglang ## Run the tests against a real SGLang server, in an environment of its own
+	OMP_NUM_THREADS=1 $(BIN)/pytest tests/servers/sglang
 
 test-openrlhf: .venvs/.openrlhf ## Run the tests against OpenRLHF, Ray and DeepSpeed, in an environment of their own
 	OMP_NUM_THREADS=1 .venvs/openrlhf/bin/python -m pytest tests/servers/openrlhf
@@ -58,6 +62,12 @@ bench-engine: $(VENV)/.dev ## Measure the embedded engine against model.generate
 
 bench-vllm: $(VENV)/.dev .venvs/.vllm ## Measure the vLLM engine against the same requests sent straight to its server
 	OMP_NUM_THREADS=1 $(BIN)/python tests/bench/bench_vllm.py
+
+bench-sglang: $(VENV)/.dev .venvs/.sglang ## Measure the SGLang engine against the same requests sent straight to its server
+	OMP_NUM_THREADS=1 $(BIN)/python tests/bench/bench_sglang.py
+
+bench-engines: $(VENV)/.dev .venvs/.vllm .venvs/.sglang ## Measure vLLM, SGLang and the embedded engine side by side
+	OMP_NUM_THREADS=1 $(BIN)/python tests/bench/bench_engines.py
 
 bench-loop: $(VENV)/.dev ## Measure the episode loop
 	$(BIN)/python tests/bench/bench_loop.py
@@ -113,4 +123,8 @@ $(VENV)-bridges/.installed: $(VENV)/.created $(PROJECT_FILES)
 
 .venvs/.alfworld: requirements/alfworld.txt scripts/make-venv.sh
 	scripts/make-venv.sh $(PYTHON) requirements/alfworld.txt .venvs/alfworld
+	@touch $@
+
+.venvs/.sglang: requirements/sglang-cpu.txt scripts/make-venv.sh scripts/install-torch.sh
+	scripts/make-venv.sh $(PYTHON) requirements/sglang-cpu.txt .venvs/sglang
 	@touch $@

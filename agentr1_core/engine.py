@@ -83,6 +83,8 @@ class EngineCapabilities:
     weight_sync: frozenset[str] = frozenset()
     abort: bool = False
     seed: bool = False
+    #: Whether log-probs are right under top-k, top-p and min-p too.
+    truncation: bool = True
     vision: bool = False
     #: Longest prompt plus action, in tokens; ``None`` when unknown.
     max_context: int | None = None
@@ -188,3 +190,9 @@ class InferenceEngine(Engine):
     @abstractmethod
     async def abort(self, session: str) -> None:
         """Stop what runs for ``session``; its ``generate`` returns what it has with ``FinishReason.ABORT``."""
+
+    async def rest(self) -> None:
+        """Told that nothing is asked for a while: an engine may give memory back, and takes it again by itself.
+
+        Most engines have none to give; the default does nothing.
+        """

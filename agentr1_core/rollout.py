@@ -120,6 +120,8 @@ class Rollouts:
                 await policy.engine.start()
                 if isinstance(policy, Policy):
                     policy.engine.require(logprobs=True)
+                    if policy.sampling.truncates_support:
+                        policy.engine.require(truncation=True)
             if self.tools is not None:
                 await self.tools.start()
                 stack.push_async_callback(self.tools.close)

@@ -25,7 +25,7 @@ STACKS = (
     ("accelerate", "several processes", "agentr1-backend-trl"),
     ("deepspeed", "sharded training", "deepspeed"),
     ("vllm", "the vLLM engine", "agentr1-engine-vllm"),
-    ("sglang", "an engine", None),
+    ("sglang", "the SGLang engine", "agentr1-engine-sglang"),
     ("openrlhf", "the OpenRLHF backend", "agentr1-backend-openrlhf"),
     ("renderers", "exact rendering", "agentr1"),
     ("datasets", "data sets", "agentr1"),

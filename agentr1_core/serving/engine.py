@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from agentr1_core.mdp import FinishReason, TokenArray, float_array, token_array
 from agentr1_core.serving.client import ServerClient, ServerUnreachable
 from agentr1_core.serving.fleet import Fleet, Member
 from agentr1_core.serving.managed import ManagedServer
+from agentr1_core.serving.settings import ServerSettings
 from agentr1_core.serving.spool import KeptWeights, WeightSpool
 
 #: Seconds between two looks at a server that went away.
@@ -56,15 +57,6 @@ class Servers:
     max_context: int
 
 
-class ServedSettings(Protocol):
-    """The settings that this class reads."""
-
-    @property
-    def startup_timeout_s(self) -> float: ...
-    @property
-    def weights_dir(self) -> Path | None: ...
-
-
 class ServedEngine(InferenceEngine):
     """An engine that runs as a server.
 
@@ -72,7 +64,7 @@ class ServedEngine(InferenceEngine):
         settings: Of the plugin.
     """
 
-    def __init__(self, settings: ServedSettings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._max_context: int | None = None
         self._fleet: Fleet | None = None

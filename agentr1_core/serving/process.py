@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from agentr1_core.errors import EngineError
 from agentr1_core.serving import guard
@@ -28,6 +29,14 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
     return port
+
+
+def address_towards(url: str) -> str:
+    """This machine's address on the way to a server."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((urlsplit(url).hostname or "", 9))  # sends nothing
+        address: str = probe.getsockname()[0]
+    return address
 
 
 class ServerProcess:

@@ -188,6 +188,11 @@ class Player:
 
         self._run(update())
 
+    def rest(self) -> None:
+        """Tell the engine that nothing is asked for until the next call."""
+        if self._loop is not None:
+            self._run(self.engine.rest())
+
     def close(self) -> None:
         """Close flow, tools and engine; the next call opens them again."""
         loop, self._loop = self._loop, None

@@ -318,6 +318,7 @@ class StepGRPOTrainer(UpdateReporting, GRPOTrainer):
         if self._engine_weights != "live":
             self._engine_version = version
             yield
+            self.player.rest()
             return
         with unwrap_model_for_generation(
             self.model_wrapped,

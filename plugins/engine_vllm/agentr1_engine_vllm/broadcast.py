@@ -10,14 +10,12 @@ import asyncio
 import contextlib
 import json
 import secrets
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from agentr1_core.errors import EngineError
-from agentr1_core.serving import ServerClient, free_port, is_loopback
+from agentr1_core.serving import ServerClient, address_towards, free_port, is_loopback
 from agentr1_engine_vllm import weight_group
 from agentr1_engine_vllm.weight_group import Meeting, TensorPlan
 
@@ -75,7 +73,7 @@ class Broadcaster:
         self._meeting = secrets.token_hex(8)
         place: dict[str, Any] = {"file": str(self._folder / f"meeting-{self._meeting}")}
         if not is_loopback(self._client.url):
-            place = {"host": _address_towards(self._client.url), "port": free_port()}
+            place = {"host": address_towards(self._client.url), "port": free_port()}
         meeting = Meeting(
             self._meeting,
             "nccl" if cuda else "gloo",
@@ -139,11 +137,3 @@ def _as_engine_error(url: str, failed: list[asyncio.Future[Any]]) -> BaseExcepti
         f"The broadcast of weights to {url} failed: {failed[0].exception()}",
         "See the server's log; `engine.weight_sync: file` sends them as files.",
     )
-
-
-def _address_towards(url: str) -> str:
-    """This machine's address on the way to a server."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((urlsplit(url).hostname or "", 9))  # sends nothing
-        address: str = probe.getsockname()[0]
-    return address

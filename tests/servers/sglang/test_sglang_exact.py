@@ -1,0 +1,177 @@
+"""Tokens and log-probs are exactly those of the weights the engine says, also while weights change."""
+
+import asyncio
+
+import httpx
+import numpy as np
+import pytest
+
+from agentr1_core.engine import SamplingParams, WeightSource
+from agentr1_core.errors import EngineError
+from agentr1_core.mdp import FinishReason, token_array
+
+SAMPLINGS = [
+    {},
+    {"temperature": 1.7},
+    {"temperature": 0.5},
+    {"top_k": 20},
+    {"top_p": 0.8},
+    {"min_p": 0.1},
+    {"temperature": 0.8, "top_k": 30, "top_p": 0.9},
+]
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def largest_gap(found, expected):
+    return float(np.abs(found - expected).max())
+
+
+def test_logprobs_are_those_of_the_distribution_sampled_from(engine, run, base, prompts, reference):
+    contexts = prompts(28)
+    samplings = [SamplingParams(max_tokens=4 + i, **SAMPLINGS[i % 7]) for i in range(28)]
+
+    async def all_at_once():
+        return await asyncio.gather(*(engine.generate(p, s) for p, s in zip(contexts, samplings, strict=True)))
+
+    for prompt, sampling, found in zip(contexts, samplings, run(all_at_once()), strict=True):
+        close(found.logprobs, reference(base, prompt, found.token_ids, sampling))
+        assert [span.version for span in found.version_spans] == [0]
+
+
+def test_64_episodes_reuse_their_prefixes(engine, run, base, prompts, reference):
+    async def episode(number, prompt):
+        played = []
+        for _ in range(3):
+            found = await engine.generate(prompt, SamplingParams(max_tokens=12), session=f"episode/{number}")
+            played.append((prompt, found))
+            told = np.arange(20, 50, dtype=np.int32)
+            prompt = np.concatenate([prompt, found.token_ids, told])
+        return played
+
+    async def all_at_once():
+        return await asyncio.gather(*(episode(i, p) for i, p in enumerate(prompts(64, seed=1))))
+
+    for played in run(all_at_once()):
+        known = 0
+        for prompt, found in played:
+            assert found.cached_tokens >= known
+            # The last sampled token's keys and values are never computed.
+            known = len(prompt) + len(found.token_ids) - 1
+        close(found.logprobs, reference(base, prompt, found.token_ids))
+
+
+def test_after_an_update_nothing_old_is_left(engine, run, base, other, prompts, reference):
+    prompt = prompts(1, 100, 101)[0]
+    sampling = SamplingParams(max_tokens=24)
+    before = run(engine.generate(prompt, sampling))
+    run(engine.update_weights(WeightSource("file", path=other), 7))
+    after = run(engine.generate(prompt, sampling))
+    assert after.cached_tokens == 0
+    assert [span.version for span in after.version_spans] == [7]
+    close(before.logprobs, reference(base, prompt, before.token_ids))
+    close(after.logprobs, reference(other, prompt, after.token_ids))
+    assert largest_gap(after.logprobs, reference(base, prompt, after.token_ids)) > 0.1
+    assert run(engine.health()).weight_version == 7
+
+
+def test_an_action_continues_across_an_update_and_says_where(engine, run, base, other, prompts, reference):
+    prompt = prompts(1, 40, 41)[0]
+
+    async def update_on_the_way():
+        await engine.update_weights(WeightSource("file", path=base), 0)
+        call = asyncio.create_task(engine.generate(prompt, SamplingParams(max_tokens=1500), session="spans"))
+        await asyncio.sleep(0.3)
+        await engine.update_weights(WeightSource("file", path=other), 1)
+        return await call
+
+    # On a busy machine an action may be over, or not begun, when the update gets its turn.
+    found = next(found for _ in range(8) if len((found := run(update_on_the_way())).version_spans) == 2)
+    assert [span.version for span in found.version_spans] == [0, 1]
+    cut = found.version_spans[0].n_tokens
+    assert 0 < cut < len(found.token_ids)
+    old, new = reference(base, prompt, found.token_ids), reference(other, prompt, found.token_ids)
+    close(found.logprobs[:cut], old[:cut])
+    close(found.logprobs[cut:], new[cut:])
+    assert largest_gap(found.logprobs[cut:], old[cut:]) > 0.1
+
+
+def test_an_action_can_finish_before_an_update_instead(engine, on_server, other, prompts):
+    async def update_on_the_way(patient):
+        call = asyncio.create_task(patient.generate(prompts(1)[0], SamplingParams(max_tokens=200)))
+        await asyncio.sleep(0.2)
+        await patient.update_weights(WeightSource("file", path=other), 1)
+        return await call, await patient.generate(prompts(1)[0], SamplingParams(max_tokens=4))
+
+    during, after = on_server(update_on_the_way, on_update="finish")
+    assert [span.version for span in during.version_spans] == [0]
+    assert [span.version for span in after.version_spans] == [1]
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.3])
+def test_abort_keeps_what_was_sampled(engine, run, base, prompts, reference, wait_s):
+    """Also one that overtakes its request."""
+    prompt = prompts(1, 10, 11)[0]
+
+    async def aborted():
+        call = asyncio.create_task(engine.generate(prompt, SamplingParams(max_tokens=2000), session="gone"))
+        await asyncio.sleep(wait_s)
+        await engine.abort("gone")
+        return await call
+
+    # On a busy machine an action may be over before the abort gets its turn.
+    found = next(found for _ in range(8) if (found := run(aborted())).finish_reason is FinishReason.ABORT)
+    assert len(found.token_ids) < 2000
+    if len(found.token_ids):
+        close(found.logprobs, reference(base, prompt, found.token_ids))
+
+
+def test_an_aborted_action_under_top_p_keeps_its_logprobs(engine, run, base, prompts, reference):
+    prompt, sampling = prompts(1, 10, 11)[0], SamplingParams(max_tokens=2000, top_p=0.9)
+
+    async def aborted():
+        call = asyncio.create_task(engine.generate(prompt, sampling, session="gone"))
+        await asyncio.sleep(0.3)
+        await engine.abort("gone")
+        return await call
+
+    found = next(found for _ in range(8) if len((found := run(aborted())).token_ids))
+    close(found.logprobs, reference(base, prompt, found.token_ids, sampling))
+
+
+def test_an_action_is_clipped_at_the_context_and_says_so(engine, run, prompts):
+    room = 12
+    prompt = prompts(1, engine.capabilities.max_context - room, engine.capabilities.max_context - room + 1)[0]
+    found = run(engine.generate(prompt, SamplingParams(max_tokens=100)))
+    assert found.finish_reason is FinishReason.LENGTH
+    assert len(found.token_ids) == room
+
+
+@pytest.mark.parametrize("bad", [[3, 100_000], [3, -1]])
+def test_token_ids_the_model_does_not_have_are_refused(engine, run, bad):
+    """SGLang would end at them."""
+    with pytest.raises(EngineError, match="token"):
+        run(engine.generate(token_array(bad), SamplingParams(max_tokens=2)))
+
+
+def test_weights_of_another_shape_are_refused_and_the_engine_recovers(engine, run, base, tmp_path, prompts, reference):
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(base / "model.safetensors")
+    tensors["model.norm.weight"] = tensors["model.norm.weight"][:64].clone()
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(EngineError, match="shape"):
+        run(engine.update_weights(WeightSource("file", path=tmp_path), 3))
+    run(engine.update_weights(WeightSource("file", path=base), 4))
+    prompt = prompts(1)[0]
+    found = run(engine.generate(prompt, SamplingParams(max_tokens=8)))
+    close(found.logprobs, reference(base, prompt, found.token_ids))
+
+
+def test_the_routes_want_the_token(address):
+    url, token = address
+    for path in ("/update_weights_from_disk", "/pause_generation", "/generate"):
+        assert httpx.post(url + path, json={}).status_code == 401
+    assert httpx.get(url + "/model_info", headers={"Authorization": f"Bearer {token}"}).status_code == 200
