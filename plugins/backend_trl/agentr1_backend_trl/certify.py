@@ -29,8 +29,8 @@ from agentr1_core.errors import ConfigError, EnvError
 from agentr1_core.mdp import Group
 from agentr1_core.rows import make_rows
 
-#: Relative difference of two gradients: in float32 (random credit nearly cancels, which leaves rounding a larger share),
-#: in float64, and in half precision.
+#: Relative difference of two gradients: in float32 (random credit nearly cancels, which leaves rounding a larger
+#: share), in float64, and in half precision.
 FP32, FP64, HALF = 1e-5, 1e-12, 2e-2
 #: Largest difference of a log-prob in nats between engine and trainer that are one model in float32, and the largest
 #: mean one between two programmes or in half precision.
