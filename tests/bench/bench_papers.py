@@ -39,8 +39,8 @@ def draw(curves: dict[str, list[float]], target: Path) -> None:
 
     style = CleanStyle(background="white", plot_background="white", colors=("#1a5fb4", "#9a9996"), title_font_size=13)
     chart = pygal.Line(
-        style=style, width=720, height=360, show_dots=False, js=[],
-        title="Mean return of an episode, by update. Grey: the same with advantages shuffled.",
+        style=style, width=720, height=360, show_dots=False, show_legend=len(curves) > 1, js=[],
+        title="Mean return of an episode, by update",
     )  # fmt: skip
     longest = max(map(len, curves.values()))
     chart.x_labels = [str(update) for update in range(1, longest + 1)]
