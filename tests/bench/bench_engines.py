@@ -23,6 +23,7 @@ import psutil
 from served_bench import SIZES, cpu_seconds, episodes, random_prompts, through_engine, write_model
 
 from agentr1_core.engine import InferenceEngine, WeightSource
+from agentr1_core.serving import ServedEngine
 from agentr1_engine_transformers.engine import TransformersEngine
 from agentr1_engine_transformers.settings import EngineSettings
 
@@ -37,6 +38,14 @@ def all_engines(model: Path, run_dir: Path) -> dict[str, InferenceEngine]:
     }
 
 
+def cpu_of(engine: InferenceEngine) -> float:
+    """CPU seconds of this process, and of the server behind an engine that has one; other servers do not count."""
+    used = time.process_time()
+    if isinstance(engine, ServedEngine):
+        used += cpu_seconds(psutil.Process(engine._managed._process._process.pid))
+    return used
+
+
 async def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Tokens a second and seconds of an update of each engine."""
     n = write_model(folder / args.size, args.size)
@@ -46,7 +55,6 @@ async def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     cheap: dict[str, list[float]] = {name: [] for name in engines}
     updates: dict[str, list[float]] = {name: [] for name in engines}
     starts = {}
-    own = psutil.Process()
     try:
         for name, engine in engines.items():
             begin = time.perf_counter()
@@ -59,9 +67,9 @@ async def measure(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
                 begin = time.perf_counter()
                 await engine.update_weights(WeightSource("file", path=folder / args.size), number)
                 updated = time.perf_counter() - begin
-                cpu, begin = cpu_seconds(own), time.perf_counter()
+                cpu, begin = cpu_of(engine), time.perf_counter()
                 await episodes(through_engine(engine), random_prompts(args.sequences, number), args, seeds=False)
-                took, used = time.perf_counter() - begin, cpu_seconds(own) - cpu
+                took, used = time.perf_counter() - begin, cpu_of(engine) - cpu
                 if number:  # the first round warms up
                     speeds[name].append(tokens / took)
                     cheap[name].append(tokens / used)
