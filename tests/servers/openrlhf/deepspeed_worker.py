@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +32,23 @@ from agentr1_backend_openrlhf.experiences import (
 from agentr1_backend_openrlhf.row_plan import RowPlan
 from agentr1_core.mdp import token_array
 from agentr1_core.rows import TrainingRow
+
+
+def keep_gradient(trainer: Any) -> dict[str, torch.Tensor]:
+    """Filled with the gradient of each parameter, before clipping, when the optimiser is about to step."""
+    from deepspeed.utils import safe_get_full_grad
+
+    kept: dict[str, torch.Tensor] = {}
+    step, engine = trainer.strategy.optimizer_step, trainer.actor.model
+
+    def optimizer_step(*args: Any, **kwargs: Any) -> None:
+        if engine.is_gradient_accumulation_boundary():
+            for name, parameter in engine.module.named_parameters():
+                kept[name] = safe_get_full_grad(parameter).float().clone()
+        step(*args, **kwargs)
+
+    trainer.strategy.optimizer_step = optimizer_step
+    return kept
 
 
 def run(case: DeepSpeedCase, folder: str) -> None:
@@ -100,13 +118,14 @@ def run(case: DeepSpeedCase, folder: str) -> None:
         fill_in(experience, [row], [target])
         trainer.replay_buffer.append(experience)
     trainer.optimizer_steps = plan.optimizer_steps
+    gradient = keep_gradient(trainer)
     status = trainer.ppo_train(0.0)
     from deepspeed import zero
 
     parameters = dict(actor.model.module.named_parameters())
     with zero.GatheredParameters(list(parameters.values()), enabled=stage == 3):
         weights = {name: p.detach().float().clone() for name, p in parameters.items()}
-    found = {"status": status, "weights": weights, "steps": actor.model.global_steps}
+    found = {"gradient": gradient, "status": status, "weights": weights, "steps": actor.model.global_steps}
     torch.save(found, f"{folder}/{case.name}-{rank}.pt")
 
 

@@ -81,6 +81,8 @@ class Reference:
 
     loss: float
     grad_norm: float
+    #: Before clipping.
+    gradient: dict[str, torch.Tensor]
     weights: dict[str, torch.Tensor]
 
 
@@ -99,8 +101,8 @@ def reference_step(rows: tuple[TrainingRow, ...], seed: int = 0) -> Reference:
         loss = loss + (per_token * mask).sum() / n_tokens
     optimiser = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.0)
     loss.backward()
+    gradient = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
     optimiser.step()
-    return Reference(
-        float(loss.detach()), float(norm), {name: p.detach().clone() for name, p in model.named_parameters()}
-    )
+    weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+    return Reference(float(loss.detach()), float(norm), gradient, weights)

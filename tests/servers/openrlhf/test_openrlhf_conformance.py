@@ -6,13 +6,20 @@ Episodes come through the core's collector with the embedded engine; OpenRLHF's 
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+import torch
+from conftest import cpu_environment
+from deepspeed_ranks import run_ranks
+from step_case import DeepSpeedCase, reference_step, rows_of_round
 from toy_run import toy_job
 
 from agentr1_backend_openrlhf.backend import OpenRLHFBackend
 from agentr1_core.backend import TrainingJob
+from agentr1_core.mdp import FloatArray
 from agentr1_core.testing.backend_kit import BackendKit
 
 
@@ -23,6 +30,15 @@ class TestOpenRLHFConforms(BackendKit):
 
     def make_job(self, run_dir: Path) -> TrainingJob:
         return toy_job(run_dir)
+
+    def gradients(self) -> tuple[FloatArray, FloatArray]:
+        """Of OpenRLHF's policy trainer under DeepSpeed on rows of several steps, and of the same loss by hand."""
+        with TemporaryDirectory() as folder:
+            case = DeepSpeedCase("gradient", stage=2, micro=2)
+            (found,) = run_ranks(sys.executable, cpu_environment(), Path(folder), [case], 1)["gradient"]
+        wanted = reference_step(rows_of_round()).gradient
+        both = [torch.cat([one[name].reshape(-1) for name in wanted]).numpy() for one in (found["gradient"], wanted)]
+        return both[0], both[1]
 
     def test_rewritten_contexts_make_rows_of_their_own(self, trained) -> None:
         _, _, log = trained
