@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -60,6 +61,9 @@ class Alfworld(Recipe):
             )
             for game in chosen
         ]
+
+    def n_tasks(self, split: str) -> int:
+        return len(self.tasks(split, sys.maxsize, 0))
 
     def demonstrations(self, size: int, seed: int) -> Sequence[Mapping[str, Any]]:
         from agentr1_recipes.alfworld.demonstrations import read_demonstrations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ class GSM8K(Recipe):
         if split == "train":  # held-out tasks are the same for every seed, so that runs can be compared
             random.Random(seed).shuffle(tasks)
         return tasks[:size]
+
+    def n_tasks(self, split: str) -> int:
+        return len(self.tasks(split, sys.maxsize, 0))
 
     def demonstrations(self, size: int, seed: int) -> Sequence[Mapping[str, Any]]:
         from agentr1_recipes.gsm8k.demonstrations import demonstrate

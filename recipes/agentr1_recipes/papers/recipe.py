@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,9 @@ class Papers(Recipe):
         if split == "train":
             chosen = random.Random(f"train/{seed}").sample(chosen, len(chosen))
         return [self._task(question) for question in chosen[:size]]
+
+    def n_tasks(self, split: str) -> int:
+        return len(self.tasks(split, sys.maxsize, 0))
 
     def demonstrations(self, size: int, seed: int) -> Sequence[Mapping[str, Any]]:
         from agentr1_recipes.papers.demonstrations import demonstrate

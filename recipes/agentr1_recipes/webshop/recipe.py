@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,9 @@ class WebShop(Recipe):
         if split == "train":
             goals = random.Random(f"train/{seed}").sample(goals, len(goals))
         return [self._task(goal) for goal in goals[:size]]
+
+    def n_tasks(self, split: str) -> int:
+        return len(self.tasks(split, sys.maxsize, 0))
 
     def demonstrations(self, size: int, seed: int) -> Sequence[Mapping[str, Any]]:
         from agentr1_recipes.webshop.demonstrations import demonstrate
