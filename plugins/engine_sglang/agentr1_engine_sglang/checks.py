@@ -137,7 +137,7 @@ async def check_server(client: ServerClient, *, hands_tensors: bool = False) -> 
         # The longest prompt it takes, and one token more.
         max_context=int(info["max_req_input_len"]) + 1,
         seed=bool(info.get("enable_deterministic_inference")),
-        truncation=await _reports_support(client),
+        truncation=await reports_support(client),
         model=folder_of(str(info.get("model_path", ""))),
         n_workers=int(info.get("tp_size", 1)) * int(info.get("pp_size", 1)),
         cpu=info.get("device") == "cpu",
@@ -182,15 +182,19 @@ async def _check_logprobs(client: ServerClient) -> None:
         )
 
 
-async def _reports_support(client: ServerClient) -> bool:
-    """Whether it scores tokens among those that top-k leaves, and does that right."""
+async def reports_support(client: ServerClient) -> bool:
+    """Whether a server, or one behind a router, scores tokens among those that top-k leaves, and does that right.
+
+    Raises:
+        EngineError: It does not answer.
+    """
     sampling = SamplingParams(1, temperature=0.5, top_k=2)
     body = wire.request_body("agentr1-check", token_array([1]), sampling, 1)
     try:
         answer = await client.post(wire.GENERATE, {**body, "top_logprobs_num": 2})
     except RequestRefused:
         return False
-    meta = answer["meta_info"]
+    meta = answer.get("meta_info", {}) if isinstance(answer, dict) else {}
     if "output_token_sampling_logprobs" not in meta:
         return False
     whole = np.array([entry[0] for entry in meta["output_top_logprobs"][0]])

@@ -244,6 +244,14 @@ class SGLangEngine(ServedEngine):
         if settings.router is not None:
             token = os.environ.get(settings.token_env)
             self._router = ServerClient(settings.router, token=token, timeout_s=settings.request_timeout_s)
+            try:
+                passes_on = await checks.reports_support(self._router)
+            except BaseException:
+                for member in servers.members:
+                    await member.client.close()
+                raise
+            if not passes_on:  # routers know the fields of requests by name, and leave out others
+                self._abilities = {url: replace(one, truncation=False) for url, one in self._abilities.items()}
         return servers
 
     async def _is_ready(self, client: ServerClient) -> bool:

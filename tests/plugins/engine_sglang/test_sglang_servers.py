@@ -268,9 +268,35 @@ def test_an_abort_behind_a_router_is_told_to_every_server(fakes, on_servers):
     assert on_servers([first, second], work, router=router.url).finish_reason is FinishReason.ABORT
 
 
+def test_a_router_that_does_not_pass_all_on_is_found_out(fakes, on_servers):
+    """As sglang-router 0.3.2 does, which knows nothing of sampling masks."""
+    server, router = fakes(2)
+
+    def forgetful(body):
+        answer = router.generation(body)
+        answer["meta_info"].pop("output_token_sampling_logprobs", None)
+        return 200, answer
+
+    router.on[GENERATE] = forgetful
+
+    async def work(engine):
+        with pytest.raises(EngineError, match="no log-probs of the distribution"):
+            await engine.generate(PROMPT, SamplingParams(max_tokens=2, top_p=0.9))
+        return engine.capabilities.truncation
+
+    assert on_servers([server], work, router=router.url) is False
+
+
+def test_a_router_that_does_not_answer_is_an_error_at_the_start(fakes, on_servers):
+    server, router = fakes(2)
+    router.on[GENERATE] = (503, {"error": "no workers"})
+    with pytest.raises(ServerFault, match="no workers"):
+        on_servers([server], lambda engine: engine.health(), router=router.url)
+
+
 def test_a_router_that_is_gone_says_nothing_about_the_servers(fakes, on_servers):
     server, router = fakes(2)
-    router.on[GENERATE] = (None, b"")
+    router.on[GENERATE] = lambda body: (None, b"") if is_call(body) else None
 
     async def work(engine):
         with pytest.raises(ServerFault, match="router"):
