@@ -7,32 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import load_file
-from toy_run import toy_config, toy_job
+from toy_run import Observer, toy_config, toy_job
 
 from agentr1_backend_openrlhf.backend import OpenRLHFBackend
-
-
-class Observer:
-    """Keeps what a run reports."""
-
-    def __init__(self) -> None:
-        self.updates: list[dict[str, float]] = []
-        self.ids: list[str] = []
-
-    def agentr1_update(self, *, metrics: dict[str, float], step: int) -> None:
-        self.updates.append(metrics)
-
-    def agentr1_trajectory(self, *, trajectory: Any) -> None:
-        self.ids.append(trajectory.id)
-
-    def agentr1_step(self, **_: Any) -> None:
-        """Not looked at."""
-
-    def agentr1_group(self, **_: Any) -> None:
-        """Not looked at."""
 
 
 def max_change(before: Path, after: Path) -> float:

@@ -62,3 +62,23 @@ def toy_job(run_dir: Path, **sections: Any) -> TrainingJob:
     config = check_config(toy_config(**sections))
     RunFolder.create(config, path=run_dir, overwrite=True)
     return build_job(config, PluginManager.discover(), run_dir)
+
+
+class Observer:
+    """Keeps what a run reports."""
+
+    def __init__(self) -> None:
+        self.updates: list[dict[str, float]] = []
+        self.ids: list[str] = []
+
+    def agentr1_update(self, *, metrics: dict[str, float], step: int) -> None:
+        self.updates.append(metrics)
+
+    def agentr1_trajectory(self, *, trajectory: Any) -> None:
+        self.ids.append(trajectory.id)
+
+    def agentr1_step(self, **_: Any) -> None:
+        """Not looked at."""
+
+    def agentr1_group(self, **_: Any) -> None:
+        """Not looked at."""
