@@ -28,7 +28,7 @@ setup: $(VENV)/.installed ## Make .venv with the core, all plugins, tools and re
 quickstart: $(VENV)/.installed ## Train a small agent on this machine, offline; results under runs/quickstart
 	$(BIN)/agentr1 train quickstart --run-dir runs/quickstart --overwrite
 
-test: $(VENV)/.dev ## Run all tests, packaging tests included
+test: $(VENV)/.dev ## Run the tests that need no server, packaging tests included
 	$(BIN)/pytest
 
 test-bridges: $(VENV)-bridges/.installed ## Play an episode through every bridge; their libraries get an environment of their own
