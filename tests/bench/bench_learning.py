@@ -51,8 +51,9 @@ def draw(runs: list[dict], controls: list[dict], curve: str, target: Path) -> No
         guide_stroke_color="#dddddd",
         major_guide_stroke_color="#dddddd",
     )
+    extent = (0, 1) if curve == "success" else None
     chart = pygal.Line(
-        style=style, width=720, height=360, show_dots=False, range=(0, 1) if curve == "success" else None, show_legend=False,
+        style=style, width=720, height=360, show_dots=False, range=extent, show_legend=False,
         title=f"{CURVES[curve]}, by update. Blue: each seed. Grey: the same with advantages shuffled.", js=[],
     )  # fmt: skip
     longest = max(len(run["curve"]) for run in runs)
