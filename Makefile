@@ -73,7 +73,7 @@ bench-loop: $(VENV)/.dev ## Measure the episode loop
 	$(BIN)/python tests/bench/bench_loop.py
 
 bench-quickstart: $(VENV)/.dev ## Measure the quick start on three seeds, with negative controls
-	$(BIN)/python tests/bench/bench_quickstart.py
+	$(BIN)/python tests/bench/bench_learning.py
 
 bench-import: $(VENV)/.dev ## Measure the import and start-up times
 	$(BIN)/python tests/bench/bench_import.py

@@ -74,6 +74,19 @@ class AgentFlowBase(ABC):
         """Called once after the last episode, on every path."""
 
 
+class BorrowedFlow(AgentFlowBase):
+    """A flow that somebody else opens and closes, such as the collector of training beside that of evaluation."""
+
+    def __init__(self, flow: AgentFlowBase) -> None:
+        self._flow = flow
+
+    async def run(self, task: Task, ctx: FlowContext) -> float | None:
+        return await self._flow.run(task, ctx)
+
+    def expect(self, tasks: Sequence[Task]) -> None:
+        self._flow.expect(tasks)
+
+
 class SingleStepFlow(AgentFlowBase):
     """One prompt, one action: single-turn RL as a special case. The reward comes from the run's reward functions."""
 

@@ -13,21 +13,10 @@ from agentr1_backend_openrlhf.run import Run
 from agentr1_core.blocking import BlockingLoop
 from agentr1_core.engine import WeightSource
 from agentr1_core.episode import Policy
-from agentr1_core.flow import AgentFlowBase, FlowContext
+from agentr1_core.flow import BorrowedFlow
 from agentr1_core.job.offers import build_engine, find
 from agentr1_core.mdp import Trajectory
 from agentr1_core.rollout import Play, Rollouts
-from agentr1_core.task import Task
-
-
-class _Borrowed(AgentFlowBase):
-    """A flow that somebody else opens and closes."""
-
-    def __init__(self, flow: AgentFlowBase) -> None:
-        self._flow = flow
-
-    async def run(self, task: Task, ctx: FlowContext) -> float | None:
-        return await self._flow.run(task, ctx)
 
 
 class Collector:
@@ -46,7 +35,7 @@ class Collector:
 
         def rollouts(training: bool) -> Rollouts:
             return Rollouts(
-                flow if training else _Borrowed(flow),
+                flow if training else BorrowedFlow(flow),
                 Policy(self._engine, renderer, run.sampling(training)),
                 reward=reward,
                 limits=run.limits,

@@ -17,7 +17,7 @@ from agentr1_core.env import AgentEnv
 from agentr1_core.env_loop import AgentEnvLoop
 from agentr1_core.episode import Policy, RolloutLimits
 from agentr1_core.errors import ConfigError
-from agentr1_core.flow import AgentFlowBase, FlowContext
+from agentr1_core.flow import AgentFlowBase, BorrowedFlow
 from agentr1_core.render import ChatRenderer, create_chat_renderer
 from agentr1_core.reward import RewardSum
 from agentr1_core.rollout import Collection, Play, Rollouts
@@ -123,16 +123,6 @@ def sampling_from_args(args: Any) -> SamplingParams:
         raise ConfigError(f"GRPOConfig: {error}") from error
 
 
-class _Borrowed(AgentFlowBase):
-    """A flow that somebody else opens and closes."""
-
-    def __init__(self, flow: AgentFlowBase) -> None:
-        self._flow = flow
-
-    async def run(self, task: Task, ctx: FlowContext) -> float | None:
-        return await self._flow.run(task, ctx)
-
-
 class Player:
     """Plays episodes with one engine from synchronous code."""
 
@@ -165,7 +155,7 @@ class Player:
             )
 
         self._train = rollouts(playable.flow, sampling, playable.tools)
-        self._eval = rollouts(_Borrowed(playable.flow), eval_sampling, None)
+        self._eval = rollouts(BorrowedFlow(playable.flow), eval_sampling, None)
         self._loop: BlockingLoop | None = None
 
     def play(self, plays: Sequence[Play], *, training: bool) -> Collection:

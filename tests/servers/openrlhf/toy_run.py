@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from agentr1_core.backend import TrainingJob
@@ -19,11 +19,17 @@ from agentr1_recipes.quickstart.tiny_model import write_tiny_model
 @cache
 def model_and_data() -> tuple[Path, Path]:
     """A tiny chat model that never saw anything, and tasks."""
-    folder = Path(mkdtemp(prefix="agentr1-openrlhf-"))
+    folder = Path(_folder().name)
     write_tiny_model(folder / "model", seed=0, hidden=64, layers=2)
     rows = [{"question": f"number {n}"} for n in range(12)]
     (folder / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder / "model", folder / "tasks.jsonl"
+
+
+@cache
+def _folder() -> TemporaryDirectory[str]:
+    """Removed when the process ends."""
+    return TemporaryDirectory(prefix="agentr1-openrlhf-")
 
 
 def toy_config(**sections: Any) -> dict[str, Any]:

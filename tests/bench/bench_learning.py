@@ -4,7 +4,8 @@ The control gives every trajectory the advantage of a random other one, so nothi
 JSON object as its last line and draws the curves of all runs into ``docs/assets/RECIPE.svg`` with ``--draw``.
 
     make bench-quickstart
-    python tests/bench/bench_quickstart.py --recipe gsm8k --draw
+    python tests/bench/bench_learning.py --recipe gsm8k --draw
+    python tests/bench/bench_learning.py --recipe papers --curve reward --draw
 """
 
 from __future__ import annotations
@@ -19,18 +20,25 @@ AGENTR1 = Path(sys.executable).with_name("agentr1")
 ROOT = Path(__file__).parents[2]
 
 
-def train(recipe: str, folder: Path, *overrides: str, keep: bool) -> dict:
-    """One run in a process of its own; its summary and the success of every update."""
+#: What may be drawn, by its name among the metrics of an update.
+CURVES = {"success": "Share of tasks solved", "reward": "Mean return of an episode"}
+
+
+def train(recipe: str, folder: Path, *overrides: str, curve: str, keep: bool) -> dict:
+    """One run in a process of its own; its summary and its curve, one value for each update."""
     if not (keep and (folder / "summary.json").is_file()):
         command = [str(AGENTR1), "train", recipe, "--run-dir", str(folder), "--overwrite", *overrides]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     summary = json.loads((folder / "summary.json").read_text())
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    return {**summary, "curve": [json.loads(line)["success"] for line in lines]}
+    values = [json.loads(line)[curve] for line in lines]
+    few = max(1, len(values) // 6)
+    ends = {f"{curve}_first": sum(values[:few]) / few, f"{curve}_last": sum(values[-few:]) / few}
+    return {**summary, **ends, "curve": values}
 
 
-def draw(runs: list[dict], controls: list[dict], target: Path) -> None:
-    """Success in training by update: learning runs in blue, controls in grey."""
+def draw(runs: list[dict], controls: list[dict], curve: str, target: Path) -> None:
+    """The curve in training by update: learning runs in blue, controls in grey."""
     import pygal
     from pygal.style import CleanStyle
 
@@ -43,9 +51,10 @@ def draw(runs: list[dict], controls: list[dict], target: Path) -> None:
         guide_stroke_color="#dddddd",
         major_guide_stroke_color="#dddddd",
     )
+    extent = (0, 1) if curve == "success" else None
     chart = pygal.Line(
-        style=style, width=720, height=360, show_dots=False, range=(0, 1), show_legend=False,
-        title="Share of tasks solved, by update. Blue: each seed. Grey: the same with advantages shuffled.", js=[],
+        style=style, width=720, height=360, show_dots=False, range=extent, show_legend=False,
+        title=f"{CURVES[curve]}, by update. Blue: each seed. Grey: the same with advantages shuffled.", js=[],
     )  # fmt: skip
     longest = max(len(run["curve"]) for run in runs)
     chart.x_labels = [str(update) for update in range(1, longest + 1)]
@@ -62,6 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--recipe", default="quickstart", help="whose first run file is run")
+    parser.add_argument("--curve", choices=CURVES, default="success", help="what is drawn, and told of both ends")
     parser.add_argument("--controls", type=int, help="how many seeds get a control; all when unset")
     parser.add_argument("--keep", action="store_true", help="take runs that are finished as they are")
     parser.add_argument("--draw", action="store_true", help="write docs/assets/RECIPE.svg")
@@ -69,7 +79,7 @@ def main() -> None:
     runs, controls = [], []
     for position, seed in enumerate(options.seeds):
         folder = ROOT / "runs" / f"bench-{options.recipe}-{seed}"
-        runs.append(train(options.recipe, folder, "--run.seed", str(seed), keep=options.keep))
+        runs.append(train(options.recipe, folder, "--run.seed", str(seed), curve=options.curve, keep=options.keep))
         print(f"seed {seed}: {runs[-1]['success_before']:.3f} -> {runs[-1]['success_after']:.3f}", flush=True)
         if options.controls is not None and position >= options.controls:
             continue
@@ -79,13 +89,15 @@ def main() -> None:
                 folder.with_name(f"{folder.name}-control"),
                 *("--run.seed", str(seed), "--model", str(folder / "warm_start")),
                 *("--algorithm.shuffle_advantages", "true"),
+                curve=options.curve,
                 keep=options.keep,
             )
         )
         print(f"  control: {controls[-1]['success_before']:.3f} -> {controls[-1]['success_after']:.3f}", flush=True)
     if options.draw:
-        draw(runs, controls, ROOT / "docs" / "assets" / f"{options.recipe}.svg")
-    kept = ("success_before", "success_after", "seconds", "updates", "ledger")
+        draw(runs, controls, options.curve, ROOT / "docs" / "assets" / f"{options.recipe}.svg")
+    ends = (f"{options.curve}_first", f"{options.curve}_last")
+    kept = ("success_before", "success_after", *ends, "seconds", "updates", "ledger")
     figures = {
         name: {str(seed): {key: run[key] for key in kept} for seed, run in zip(options.seeds, group, strict=False)}
         for name, group in (("seeds", runs), ("controls", controls))
