@@ -67,7 +67,7 @@ class Papers(Recipe):
         from agentr1_recipes.tiny import as_texts, write_tiny_model
 
         texts = as_texts(self.demonstrations(1500, 0))
-        return write_tiny_model(folder, texts, seed, vocab_size=1600, max_context=1024)
+        return write_tiny_model(folder, texts, seed, heads=3, vocab_size=1600, max_context=1024)
 
     @classmethod
     def run_files(cls) -> Mapping[str, Path]:

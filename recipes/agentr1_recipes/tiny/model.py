@@ -32,7 +32,7 @@ def write_tiny_model(
         seed: Of the weights; the same texts always give the same tokenizer.
         hidden: Width; a multiple of ``heads``.
         layers: Depth.
-        heads: Attention heads; vLLM wants ``hidden / heads`` to be 32 or more.
+        heads: Attention heads; vLLM on CPU wants ``hidden / heads`` to be 32, 64 or another of the sizes it knows.
         vocab_size: Tokens of the tokenizer at most.
         max_context: Longest prompt and answer together, in tokens.
         initial_std: Standard deviation of the first weights; so narrow a model learns to copy from its prompt much

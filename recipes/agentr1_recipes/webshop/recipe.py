@@ -63,7 +63,8 @@ class WebShop(Recipe):
     def base_model(self, folder: Path, seed: int) -> Path:
         from agentr1_recipes.tiny import as_texts, write_tiny_model
 
-        return write_tiny_model(folder, as_texts(self.demonstrations(800, 0)), seed, vocab_size=1200, max_context=2048)
+        texts = as_texts(self.demonstrations(800, 0))
+        return write_tiny_model(folder, texts, seed, heads=3, vocab_size=1200, max_context=2048)
 
     @classmethod
     def run_files(cls) -> Mapping[str, Path]:

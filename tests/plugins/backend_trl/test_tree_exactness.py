@@ -116,6 +116,19 @@ def test_eager_attention_gets_a_mask_it_can_add(groups):
     assert apart(layout_gradient(model, groups, credit, "mask"), separate) < 1e-12
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flex_attention_sees_the_same_tokens():
+    """The forward alone: there is no backward on the CPU. The block mask is the one that CUDA gets."""
+    model = build(KINDS["qwen3"]())
+    tree = build_tree([np.asarray([1, 2, 3, 4, 9, 9]), np.asarray([1, 2, 5, 6]), np.asarray([1, 2, 5, 7, 8])])
+    ids = torch.as_tensor(tree.token_ids).long()[None]
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        wanted = hidden_by_mask(model.model, model.model, tree, ids).last_hidden_state
+        model.config._attn_implementation = "flex_attention"
+        found = hidden_by_mask(model.model, model.model, tree, ids).last_hidden_state
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_eager_attention_with_a_boolean_mask_would_be_wrong(groups):
     """Why ``tree_mask`` never gives it one."""
     model = build(KINDS["qwen2"](), attention="eager")
