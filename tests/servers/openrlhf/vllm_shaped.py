@@ -29,4 +29,4 @@ class VllmShaped:
             logprobs=[{token: SimpleNamespace(logprob=logprob)} for token, logprob in sampled],
             finish_reason=found.finish_reason.value,
         )
-        return SimpleNamespace(outputs=[output])
+        return SimpleNamespace(outputs=[output], num_cached_tokens=found.cached_tokens)
