@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest

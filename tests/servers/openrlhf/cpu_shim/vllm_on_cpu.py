@@ -6,7 +6,7 @@ from typing import Any
 
 
 def weights_to_cpu(module: Any) -> None:
-    """After ``openrlhf.trainer.ray.vllm_worker_wrap``: vLLM's workers receive a weight on their own device, not CUDA."""
+    """After ``openrlhf.trainer.ray.vllm_worker_wrap``: weights are received on the worker's own device, not CUDA."""
 
     def update_weight(self: Any, name: str, dtype: Any, shape: Any, empty_cache: bool = False) -> None:
         import torch
