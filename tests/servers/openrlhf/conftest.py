@@ -32,7 +32,8 @@ def cpu_environment() -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "DS_ACCELERATOR": "cpu",
         "HF_HUB_OFFLINE": "1",
-        "TORCHDYNAMO_DISABLE": "1",  # OpenRLHF compiles its entropy, which takes a C++ compiler a minute on a CPU
+        # OpenRLHF compiles its entropy, which takes a C++ compiler a minute on a CPU. vLLM needs `enforce_eager` then.
+        "TORCHDYNAMO_DISABLE": "1",
         "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; it would take a share of the machine's memory
         "RAY_DEDUP_LOGS": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
