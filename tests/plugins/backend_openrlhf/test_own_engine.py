@@ -18,12 +18,12 @@ from agentr1_core.mdp import FinishReason, token_array
 class Handle:
     """vLLM's side of ``RolloutRayActor.generate``."""
 
-    def __init__(self, ids, logprobs, finish_reason="stop") -> None:
+    def __init__(self, ids, logprobs, finish_reason="stop", n_cached=None) -> None:
         said = (
             None if logprobs is None else [{t: SimpleNamespace(logprob=p)} for t, p in zip(ids, logprobs, strict=True)]
         )
         output = SimpleNamespace(token_ids=tuple(ids), logprobs=said, finish_reason=finish_reason)
-        self._answer = SimpleNamespace(outputs=[output])
+        self._answer = SimpleNamespace(outputs=[output], num_cached_tokens=n_cached)
         self.asked: list[tuple[list[int], SimpleNamespace]] = []
 
     async def generate(self, prompt_token_ids, sampling_params):
@@ -57,6 +57,11 @@ def test_the_whole_support_is_asked_for_in_vllms_way() -> None:
 
 def test_a_cut_action_says_so() -> None:
     assert sample(Handle([5], [-0.5], "length")).finish_reason is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize(("told", "cached"), [(16, 16), (None, 0)])
+def test_cached_prompt_tokens_are_counted_where_vllm_tells(told, cached) -> None:
+    assert sample(Handle([5], [-0.5], n_cached=told)).cached_tokens == cached
 
 
 def test_greedy_decoding_is_a_point_mass() -> None:

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from embedded_rollouts import VllmShaped
 from toy_run import model_and_data, toy_config, toy_job
+from vllm_shaped import VllmShaped
 
 from agentr1_backend_openrlhf import AGENT_FILE, RUN_VARIABLE
 from agentr1_backend_openrlhf.prompts import label_of

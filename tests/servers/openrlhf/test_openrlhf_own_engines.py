@@ -25,7 +25,7 @@ def test_steps_with_a_critic_through_openrlhfs_own_engines(ray_cluster: str, tmp
     backend |= {"actor": {**backend["actor"], "num_gpus_per_node": 1}, "critic": {"adam.lr": 1e-3}}
     job = toy_job(
         tmp_path / "run",
-        engine={"name": "openrlhf"},
+        engine={"name": "openrlhf", "enforce_eager": True},
         backend=backend,
         algorithm={"estimator": {"name": "step_gae"}, "updates": 8},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +14,8 @@ from agentr1_core.config.load import check_config
 from agentr1_core.job import build_job
 from agentr1_core.plugins import PluginManager
 from agentr1_core.run_folder import RunFolder
+from agentr1_recipes import tiny
+from agentr1_recipes.quickstart.demonstrations import demonstrate
 from agentr1_recipes.quickstart.tiny_model import write_tiny_model
 
 
@@ -24,6 +27,15 @@ def model_and_data() -> tuple[Path, Path]:
     rows = [{"question": f"number {n}"} for n in range(12)]
     (folder / "tasks.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return folder / "model", folder / "tasks.jsonl"
+
+
+@cache
+def model_of_words() -> Path:
+    """The same, but for a tokenizer whose tokens span no words: a chat template then writes an answer back token for
+    token, unless it begins or ends with white space or holds special tokens."""
+    texts = tiny.as_texts(demonstrate(random.Random(n)) for n in range(200))
+    folder = Path(_folder().name) / "model_of_words"
+    return tiny.write_tiny_model(folder, texts, seed=0, hidden=64, layers=2, heads=2, phrases=False)
 
 
 @cache

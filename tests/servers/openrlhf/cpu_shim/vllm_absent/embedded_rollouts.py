@@ -7,59 +7,10 @@ get the policy's weights tensor by tensor, through a TCP store where NCCL would 
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
-STORE_TIMEOUT = timedelta(minutes=15)
-
-
-class VllmShaped:
-    """The ``generate`` of OpenRLHF's rollout actor around an engine of agentr1."""
-
-    def __init__(self, engine: Any) -> None:
-        self.engine = engine
-
-    async def generate(self, prompt_token_ids: Any, sampling_params: Any, multi_modal_data: Any = None) -> Any:
-        from agentr1_core.engine import SamplingParams
-        from agentr1_core.mdp import token_array
-
-        told = SamplingParams(
-            max_tokens=sampling_params.max_tokens,
-            temperature=sampling_params.temperature,
-            top_p=sampling_params.top_p,
-            stop_token_ids=tuple(sampling_params.stop_token_ids),
-        )
-        found = await self.engine.generate(token_array(prompt_token_ids), told)
-        sampled = zip(found.token_ids.tolist(), found.logprobs.tolist(), strict=True)
-        output = SimpleNamespace(
-            token_ids=tuple(found.token_ids.tolist()),
-            logprobs=[{token: SimpleNamespace(logprob=logprob)} for token, logprob in sampled],
-            finish_reason=found.finish_reason.value,
-        )
-        return SimpleNamespace(outputs=[output])
-
-
-class StoreGroup:
-    """Broadcasts tensors from rank 0 through a TCP store."""
-
-    def __init__(self, host: str, port: int, rank: int, world: int) -> None:
-        from torch.distributed import TCPStore
-
-        self._rank, self._sent = rank, 0
-        self._store = TCPStore(host, int(port), None, rank == 0, timeout=STORE_TIMEOUT, wait_for_workers=False)
-
-    def broadcast(self, tensor: Any, src: int = 0, stream: Any = None) -> None:
-        import torch
-
-        key, self._sent = f"weight-{self._sent}", self._sent + 1
-        if self._rank == src:
-            flat = tensor.detach().contiguous().reshape(-1)
-            self._store.set(key, flat.view(torch.uint8).numpy().tobytes())
-            self._store.delete_key(f"weight-{self._sent - 3}")  # received long ago
-        else:
-            buffer = bytearray(self._store.get(key))
-            tensor.copy_(torch.frombuffer(buffer, dtype=tensor.dtype).view(tensor.shape))
+from store_group import StoreGroup
+from vllm_shaped import VllmShaped
 
 
 class RolloutActor(VllmShaped):
@@ -114,12 +65,4 @@ def put_in_place(module: Any) -> None:
     module.create_vllm_engines = create
 
 
-def store_in_place_of_nccl(module: Any) -> None:
-    """After ``openrlhf.utils.distributed_util`` is imported."""
-    module.stateless_init_process_group = lambda host, port, rank, world, device: StoreGroup(host, port, rank, world)
-
-
-PATCHES = {
-    "openrlhf.trainer.ray.vllm_engine": put_in_place,
-    "openrlhf.utils.distributed_util": store_in_place_of_nccl,
-}
+PATCHES = {"openrlhf.trainer.ray.vllm_engine": put_in_place}

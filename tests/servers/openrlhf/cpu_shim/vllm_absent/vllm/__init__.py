@@ -1,6 +1,6 @@
 """Stands in for vLLM where it is not installed: OpenRLHF imports these names even in a run without vLLM engines.
 
-Nothing here samples. Tests that use OpenRLHF's own engines need the real vLLM and leave this folder out of the path.
+Nothing here samples. Where the real vLLM is installed, this folder is not in the path.
 """
 
 __version__ = "0.29.0"
