@@ -60,6 +60,7 @@ class GameProcess:
             PluginError: The interpreter cannot be run, or has no ``alfworld`` that works.
             ProcessDied: It did not say that it is ready.
         """
+        self._asked = True  # it owes its first line; whoever stops waiting for that leaves a process that is not well
         try:
             with self.log.open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
@@ -78,6 +79,7 @@ class GameProcess:
         hello = await self._read(self.start_timeout_s, "be ready")
         if "error" in hello:
             raise PluginError(f"ALFWorld cannot be used with '{self.python}': {hello['error']}.", INSTALL)
+        self._asked = False
         return hello
 
     async def load(self, game: str, timeout_s: float, *, expert: bool = False) -> tuple[View, str | None]:
