@@ -86,6 +86,7 @@ def test_the_last_answer_tag_counts():
     text = "<answer>London</answer> no, wait: <answer> Paris </answer> I am sure."
     assert qa.qa_em(Said(text, answer="paris")) == 1
     assert qa.qa_em(Said(text, answer="london")) == 0
+    assert qa.qa_em(Said("I close with <answer>. So: <answer>Paris</answer>", answer="paris")) == 1
 
 
 @pytest.mark.parametrize("row", [{}, {"answer": None}, {"answer": []}, {"reward_model": {"ground_truth": {}}}])

@@ -20,7 +20,7 @@ from agentr1_core.task import Task
 
 #: HotpotQA: these are right or wrong as a whole.
 _CLOSED = frozenset({"yes", "no", "noanswer"})
-_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
+_TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 
 
 def normalise(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _THOUGHT = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
-_TAGGED = re.compile(r"<action>(.*?)</action>", re.DOTALL)
+_TAGGED = re.compile(r"<action>((?:(?!<action>).)*?)</action>", re.DOTALL)
 
 
 def read_command(said: str) -> str | None:

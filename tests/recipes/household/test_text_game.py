@@ -34,6 +34,7 @@ class Door(TextGame):
         ("<action>look</action> or <action>open door</action>", "open door"),
         ("I will look around.\n\n> look\n", "look"),
         ("Action: look", "look"),
+        ("It goes into <action>: <action>open door</action>", "open door"),
         ("<action>look", None),
         ("<think>I never stop", None),
         ("<action></action>", None),
