@@ -59,21 +59,21 @@ def _figures(figures: Figures) -> Table:
     table.add_column("mean", justify="right")
     table.add_column(f"{CONFIDENCE:.0%} interval", justify="right")
     for name, estimate in (*figures.rates.items(), *figures.means.items()):
-        table.add_row(name, _number(estimate.value), _interval(estimate))
+        table.add_row(Text(name), _number(estimate.value), _interval(estimate))
     return table
 
 
 def _groups(summary: Summary, column: str) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column(column)
+    table.add_column(Text(column))  # Text, here and below: names of the data may look like markup
     rates = [name for name in summary.figures.rates if not name.startswith("pass^")]
     means = ["reward", "steps", *(name for name in summary.figures.means if name.startswith("info/"))]
     for name in ("tasks", "episodes", "failed", "success", "interval", *rates[1:], *means):
-        table.add_column(name.removeprefix("info/"), justify="right")
+        table.add_column(Text(name.removeprefix("info/")), justify="right")
     for group, figures in summary.groups.items():
         success = figures.rates.get("success")
         table.add_row(
-            group,
+            Text(group),
             *(str(count) for count in (figures.tasks, figures.attempts, figures.failed)),
             _number(success.value) if success else "-",
             _interval(success) if success else "",
