@@ -119,7 +119,8 @@ class RunFolder:
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write ``summary.json`` at once, so that a reader never sees half of it."""
         part = self.summary.with_suffix(".part")
-        part.write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps(summary, indent=2, ensure_ascii=False) + "\n"
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")  # as in Recorder
         part.replace(self.summary)
 
     def read_metrics(self) -> list[dict[str, Any]]:
@@ -208,7 +209,8 @@ class Recorder:
     def _write(self, path: Path, row: Mapping[str, Any]) -> None:
         file = self._files.get(path)
         if file is None:
-            file = self._files[path] = path.open("a", encoding="utf-8")
+            # Half a character, which a model may write as "\\ud83d" into a call, stays such an escape.
+            file = self._files[path] = path.open("a", encoding="utf-8", errors="backslashreplace")
         file.write(json.dumps(row, ensure_ascii=False, default=_plain) + "\n")
         file.flush()
 
@@ -285,12 +287,15 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
     """The JSON objects of a file, one a line; a last line that was cut off is left out."""
     if not path.is_file():
         return []
-    lines: Sequence[str] = path.read_text(encoding="utf-8").splitlines()
+    # As bytes: texts may hold U+2028, which is a line end to str, and the last character may be cut in two.
+    lines: Sequence[bytes] = path.read_bytes().removesuffix(b"\n").split(b"\n")
+    if lines == [b""]:
+        return []
     rows = []
     for number, line in enumerate(lines):
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
+            rows.append(json.loads(line.decode()))
+        except ValueError:  # of JSON or of UTF-8
             if number == len(lines) - 1:
                 break  # the run was killed in the middle of its last line
             raise

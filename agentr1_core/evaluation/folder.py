@@ -38,7 +38,7 @@ class EvaluationFolder:
         """
         whole_lines(self.folder.results)
         whole_lines(self.folder.trajectories)
-        file = self.folder.results.open("a", encoding="utf-8")
+        file = self.folder.results.open("a", encoding="utf-8", errors="backslashreplace")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -48,7 +48,7 @@ def write_report(folder: RunFolder, *, shown: int = 4) -> Path:
         trajectories=[_trajectory(each, texts) for each in choose(folder.read_trajectories(), shown)],
         config=folder.config.read_text(encoding="utf-8") if folder.config.is_file() else "",
     )
-    folder.report.write_text(html, encoding="utf-8")
+    folder.report.write_text(html, encoding="utf-8", errors="backslashreplace")  # half a character, as models write it
     return folder.report
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,28 @@ from hypothesis import strategies as st
 
 from agentr1_core.config import check_config
 from agentr1_core.errors import DataError
-from agentr1_core.evaluation import Attempt, default_grouping, group_of, identify, keyed, summarise, task_name
-from agentr1_core.mdp import Action, Observation, Step, StopReason, TokenUsage, Trajectory, float_array, token_array
-from agentr1_core.run_folder import whole_lines
+from agentr1_core.evaluation import (
+    Attempt,
+    EvaluationFolder,
+    default_grouping,
+    group_of,
+    identify,
+    keyed,
+    summarise,
+    task_name,
+)
+from agentr1_core.mdp import (
+    Action,
+    Observation,
+    Step,
+    StopReason,
+    TokenUsage,
+    ToolCall,
+    Trajectory,
+    float_array,
+    token_array,
+)
+from agentr1_core.run_folder import Recorder, RunFolder, whole_lines
 from agentr1_core.task import Task
 
 #: Times mean nothing on a busy machine.
@@ -170,3 +190,32 @@ def test_a_long_half_line_is_cut_off(tmp_path):
     path.write_bytes(b"whole\n" + b"x" * 200_000)
     whole_lines(path)
     assert path.read_bytes() == b"whole\n"
+
+
+@pytest.mark.parametrize("text", ["one\u2028two\x85three", "half a \ud83d character", "\U0001f600"])
+def test_any_text_is_kept_and_read_again(tmp_path, text):
+    """A model may say what is a line end to str, and write half a character into the arguments of a call."""
+    folder = RunFolder(tmp_path)
+    recorder = Recorder(folder)
+    said = Action(token_array([1]), float_array([0.0]), tool_calls=(ToolCall("search", {"query": text}, "c"),))
+    step = Step(0, Observation(({"role": "user", "content": text},)), said, reward=0.0)
+    recorder.keep([Trajectory("eval/a/0", "eval/a", Task({}), (step,), StopReason.TERMINATED)], "eval")
+    recorder.close()
+    (row,) = folder.read_trajectories()
+    assert row["steps"][0]["seen"][0]["content"] == text
+    assert row["steps"][0]["tool_calls"][0]["arguments"] == {"query": text}
+
+    with EvaluationFolder(folder) as kept:
+        kept.add(replace(attempt("a"), error=text))
+    (kept_attempt,) = EvaluationFolder(folder).read().values()
+    assert kept_attempt.error == text
+    folder.write_summary({"failures": {text: 1}})
+    assert folder.read_summary() == {"failures": {text: 1}}
+
+
+def test_a_line_that_ends_within_a_character_is_left_out(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.results.write_bytes('{"a": 1}\n{"a": "\U0001f600'.encode()[:-2])
+    assert folder.read_results() == [{"a": 1}]
+    folder.results.write_bytes(b"")
+    assert folder.read_results() == []

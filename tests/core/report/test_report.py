@@ -166,13 +166,14 @@ def test_the_report_is_one_page_without_scripts_or_addresses(folder: RunFolder) 
 
 def test_what_models_and_tools_say_is_escaped(folder: RunFolder) -> None:
     recorder = Recorder(folder)
-    recorder.agentr1_trajectory(played("1/0/0", text="</div><img src=x>"))
+    recorder.agentr1_trajectory(played("1/0/0", text="</div><img src=x>\ud83d"))
     recorder.close()
 
     text = write_report(folder).read_text()
 
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "<img" not in text
+    assert "src=x&gt;\\ud83d" in text
     assert "Is &lt;b&gt;1 &amp; 2&lt;/b&gt; bold?" in text
 
 
