@@ -54,6 +54,13 @@ def test_an_answer_that_hangs_the_judge_counts_as_wrong_and_the_next_is_judged(m
     assert fine.response.text == "Right."
 
 
+def test_a_judge_that_does_not_start_is_no_wrong_answer(monkeypatch):
+    monkeypatch.setattr(check_answer, "_CHECKER", "import no_such_module")
+    (result,) = check(["x"], {"answer": "\\frac{1}{2}"})
+    assert result.outcome is ToolOutcome.CRASHED
+    assert "math-verify did not start" in result.response.text
+
+
 def test_hostile_answers_are_only_wrong():
     hostile = ["9^{9^{9^{9^{9}}}}", "(10^{7})!", "((((", "\\frac{1}{0}", "\u0000"]
     results = check(hostile, {"answer": "\\sqrt{2}"})

@@ -13,7 +13,7 @@ import sys
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from agentr1_core.errors import ConfigError, DataError
+from agentr1_core.errors import ConfigError, DataError, PluginError
 from agentr1_core.mdp import Trajectory
 from agentr1_core.reward import final_answer
 from agentr1_core.task import Task
@@ -76,15 +76,15 @@ class MathJudge:
         self._turn = asyncio.Lock()
 
     async def equal(self, gold: str, said: str) -> bool:
-        """Whether both mean the same."""
+        """Whether both mean the same.
+
+        Raises:
+            PluginError: ``math-verify`` does not start, which says nothing about the answer.
+        """
         async with self._turn:
             try:
                 if self._child is None:
-                    self._child = await asyncio.create_subprocess_exec(
-                        sys.executable, "-I", "-c", _CHECKER, stdin=-1, stdout=-1, stderr=asyncio.subprocess.DEVNULL
-                    )
-                    async with asyncio.timeout(self.START_S):
-                        await self._ask("1", "1")
+                    await self._start()
                 async with asyncio.timeout(self.deadline_s):
                     return await self._ask(gold, said)
             except (TimeoutError, ConnectionError, ValueError):
@@ -93,6 +93,19 @@ class MathJudge:
             except BaseException:
                 await self.close()
                 raise
+
+    async def _start(self) -> None:
+        self._child = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-c", _CHECKER, stdin=-1, stdout=-1, stderr=asyncio.subprocess.DEVNULL
+        )
+        try:
+            async with asyncio.timeout(self.START_S):
+                await self._ask("1", "1")
+        except (TimeoutError, ConnectionError, ValueError) as error:
+            raise PluginError(
+                f"math-verify did not start within {self.START_S:g} s in its own process ({type(error).__name__}).",
+                f"See why: {sys.executable} -I -c 'import math_verify'.",
+            ) from error
 
     async def _ask(self, gold: str, said: str) -> bool:
         child = self._child
