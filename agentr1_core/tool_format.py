@@ -101,3 +101,12 @@ def _read_call(body: str) -> tuple[str, dict[str, Any]] | ParseStatus:
     if not isinstance(arguments, dict):
         return ParseStatus.MALFORMED_STRUCTURE
     return name, arguments
+
+
+def has_half_character(value: Any) -> bool:
+    """Whether plain data holds half a surrogate pair, as JSON's ``"\\ud83d"`` does: no tokenizer or file takes it."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentr1_core.mdp import Message, ParseFailure, TokenArray, ToolCall, ToolSpec
+from agentr1_core.mdp import Message, ParseFailure, ParseStatus, TokenArray, ToolCall, ToolSpec
+from agentr1_core.tool_format import has_half_character
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,19 @@ def assemble(
     failures: Sequence[ParseFailure],
     first_call: int,
 ) -> Parsed:
-    """The message that sampled tokens parse to, its calls numbered from ``first_call`` where they have no ids."""
+    """The message that sampled tokens parse to, its calls numbered from ``first_call`` where they have no ids.
+
+    A call with half a character in it is no valid JSON here: no later prompt could show it.
+    """
+    broken = [call for call in calls if has_half_character(call[:2])]
+    calls = [call for call in calls if call not in broken]
+    failures = [
+        *failures,
+        *(
+            ParseFailure(ParseStatus.INVALID_JSON, json.dumps({"name": name, "arguments": arguments}))
+            for name, arguments, _ in broken
+        ),
+    ]
     tool_calls = tuple(
         ToolCall(name, arguments, call_id or f"call_{first_call + position}")
         for position, (name, arguments, call_id) in enumerate(calls)

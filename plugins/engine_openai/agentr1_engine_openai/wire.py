@@ -13,6 +13,7 @@ from agentr1_core.chat_engine import ChatReply
 from agentr1_core.engine import SamplingParams
 from agentr1_core.mdp import FinishReason, Message, ParseFailure, ParseStatus, TokenUsage, ToolSpec
 from agentr1_core.render.contract import assemble
+from agentr1_core.tool_format import has_half_character
 from agentr1_engine_openai.settings import OpenAISettings
 
 
@@ -131,6 +132,8 @@ def _read_call(call: Any) -> tuple[str, dict[str, Any], str | None] | ParseFailu
         try:
             arguments = json.loads(given) if given.strip() else {}
         except ValueError:
+            return ParseFailure(ParseStatus.INVALID_JSON, raw)
+        if has_half_character(arguments):
             return ParseFailure(ParseStatus.INVALID_JSON, raw)
     elif given is None:
         arguments = {}

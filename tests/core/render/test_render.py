@@ -155,6 +155,18 @@ def test_broken_call_keeps_its_text_in_the_message(renderer, tokenizer):
     assert parsed.message == {"role": "assistant", "content": "<tool_call>{oops</tool_call>"}
 
 
+@pytest.mark.parametrize("family", [False, True])
+def test_a_call_with_half_a_character_is_broken_json_and_can_be_shown(renderer, tokenizer, qwen_tokenizer, family):
+    if family:
+        renderer, tokenizer = create_chat_renderer(qwen_tokenizer, name="qwen3"), qwen_tokenizer
+    text = '<tool_call>\n{"name": "f", "arguments": {"x": "\\ud83d"}}\n</tool_call>'
+    parsed = renderer.parse(say(tokenizer, text), token_array([1]), (SPEC,))
+    assert [failure.status for failure in parsed.failures] == [ParseStatus.INVALID_JSON]
+    assert parsed.tool_calls == ()
+    told = {"role": "user", "content": parsed.failures[0].raw}
+    assert "\\ud83d" in tokenizer.decode(renderer.render((USER, parsed.message, told), (SPEC,)))
+
+
 def test_known_family_goes_through_renderers(qwen_tokenizer):
     renderer = create_chat_renderer(qwen_tokenizer, name="qwen3")
     text = '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>'

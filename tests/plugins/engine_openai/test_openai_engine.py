@@ -90,6 +90,7 @@ def test_calls_are_read_and_sent_again_as_they_were(service, engine_of, ask):
     ("function", "status"),
     [
         ({"name": "search", "arguments": '{"q": '}, ParseStatus.INVALID_JSON),
+        ({"name": "search", "arguments": '{"q": "\\ud83d"}'}, ParseStatus.INVALID_JSON),
         ({"name": "search", "arguments": "[1]"}, ParseStatus.MALFORMED_STRUCTURE),
         ({"name": "", "arguments": "{}"}, ParseStatus.MISSING_NAME),
         ("search", ParseStatus.MALFORMED_STRUCTURE),
