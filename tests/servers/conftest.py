@@ -51,6 +51,15 @@ def write_model(folder, seed):
     return folder
 
 
+@pytest.fixture
+def waits_s():
+    """Seconds to wait, try by try, before something is done to an action that is on its way.
+
+    On a busy machine it may not have begun after a short wait, and be over after a long one.
+    """
+    return (0.3, 0.1, 0.6, 0.03, 1.0, 0.01, 2.0, 0.2) * 2
+
+
 @pytest.fixture(scope="session")
 def base(tmp_path_factory):
     """Folder of the model that the server starts with."""

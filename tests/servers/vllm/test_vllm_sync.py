@@ -36,19 +36,20 @@ def test_an_adapter_samples_like_the_model_it_is_merged_into(engine, run, other,
     assert gap(found.logprobs, reference(other, prompt, found.token_ids)) < 1e-4
 
 
-def test_an_action_continues_across_a_new_adapter(engine, run, other, adapters, prompts, reference):
+def test_an_action_continues_across_a_new_adapter(engine, run, other, adapters, prompts, reference, waits_s):
     (first, first_merged), (second, second_merged) = adapters
     prompt = prompts(1, 40, 41)[0]
     run(engine.update_weights(WeightSource("file", path=other), 0))
 
-    async def update_on_the_way(seed):
+    async def update_on_the_way(seed, wait_s):
         await engine.update_weights(WeightSource("lora", path=first), 1)
-        call = asyncio.create_task(engine.generate(prompt, SamplingParams(max_tokens=1500, seed=seed)))
-        await asyncio.sleep(0.3)
+        call = asyncio.create_task(engine.generate(prompt, SamplingParams(max_tokens=1900, seed=seed)))
+        await asyncio.sleep(wait_s)
         await engine.update_weights(WeightSource("lora", path=second), 2)
         return await call
 
-    found = next(found for seed in range(8) if len((found := run(update_on_the_way(seed))).version_spans) == 2)
+    tries = (run(update_on_the_way(seed, wait_s)) for seed, wait_s in enumerate(waits_s))
+    found = next(found for found in tries if len(found.version_spans) == 2)
     cut = found.version_spans[0].n_tokens
     old, new = (reference(merged, prompt, found.token_ids) for merged in (first_merged, second_merged))
     assert gap(found.logprobs[:cut], old[:cut]) < 1e-4
