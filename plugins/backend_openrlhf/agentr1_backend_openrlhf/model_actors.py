@@ -18,6 +18,8 @@ _PolicyActor: Any = plain_class("PolicyModelActor")
 _CriticActor: Any = plain_class("CriticModelActor")
 _PolicyTrainer: Any = find("ActorPPOTrainer")
 _CriticTrainer: Any = find("CriticPPOTrainer")
+#: Tokens of a micro-batch of nothing but padding: too few to weigh in any mean, and still a divisor.
+NO_TOKENS = 1e-6
 
 
 class RoundOfSteps:
@@ -84,6 +86,8 @@ class StepPolicyTrainer(_PolicyTrainer, RoundOfSteps):  # type: ignore[misc]
                 name: torch.zeros_like(value) if isinstance(value, torch.Tensor) else value
                 for name, value in status["metrics"].items()
             }
+            # OpenRLHF divides by the tokens of all ranks, of which there may be none either.
+            status["num_action_tokens"] = NO_TOKENS
         self.add_loss(float(status["metrics"]["policy_loss"]))
         return dict(status)
 
