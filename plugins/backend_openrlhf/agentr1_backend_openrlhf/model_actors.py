@@ -131,6 +131,10 @@ class StepPolicyActor(_PolicyActor):  # type: ignore[misc]
         """Set the optimiser steps of the next round."""
         self.trainer.optimizer_steps = optimizer_steps
 
+    def forget_round(self) -> None:
+        """Drop what was kept for a round in which the policy does not train."""
+        self.trainer.replay_buffer.clear()
+
     def write_weights(self, folder: str) -> None:
         """Write the model in the Hugging Face layout. Every rank calls it; the first one writes."""
         self.strategy.save_model(self.actor, self.tokenizer, folder)
