@@ -268,6 +268,31 @@ def test_an_abort_behind_a_router_is_told_to_every_server(fakes, on_servers):
     assert on_servers([first, second], work, router=router.url).finish_reason is FinishReason.ABORT
 
 
+def test_a_server_behind_a_router_that_is_gone_keeps_no_abort_from_the_others(fakes, on_servers):
+    gone, sound, router = fakes(3)
+
+    def wait(body):
+        if is_call(body):
+            until = time.monotonic() + 10
+            while body["rid"] not in sound.aborted and time.monotonic() < until:
+                time.sleep(0.01)
+            answer = router.generation(body, finish_reason={"type": "abort"}) if body["rid"] in sound.aborted else {}
+            return 200, answer
+        return None
+
+    router.on[GENERATE] = wait
+
+    async def work(engine):
+        gone.on["/abort_request"] = (None, b"")
+        call = asyncio.create_task(engine.generate(PROMPT, SamplingParams(max_tokens=5), session="mine"))
+        while not router.calls():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await engine.abort("mine")
+        return await call
+
+    assert on_servers([gone, sound], work, router=router.url).finish_reason is FinishReason.ABORT
+
+
 def test_a_router_that_does_not_pass_all_on_is_found_out(fakes, on_servers):
     """As sglang-router 0.3.2 does, which knows nothing of sampling masks."""
     server, router = fakes(2)
