@@ -144,6 +144,36 @@ def test_a_file_that_is_no_safetensors_is_refused(fake, on_servers, tmp_path):
     on_servers([fake], work)
 
 
+@pytest.mark.parametrize("fault", ["cancelled", "other"])
+def test_a_server_whose_update_was_broken_off_is_not_used_until_it_has_the_weights(
+    fake, on_servers, weights, monkeypatch, fault
+):
+    begun, held = asyncio.Event(), True
+
+    async def work(engine):
+        nonlocal held
+        push = engine.push
+
+        async def broken(client, kept):
+            begun.set()
+            if held and fault == "other":
+                raise RuntimeError("out of memory")
+            await (asyncio.sleep(60) if held else push(client, kept))
+
+        monkeypatch.setattr(engine, "push", broken)
+        update = asyncio.create_task(engine.update_weights(WeightSource("file", path=weights()), 1))
+        await begun.wait()
+        if fault == "cancelled":
+            update.cancel()
+        with pytest.raises((asyncio.CancelledError, RuntimeError)):
+            await update
+        assert not engine._fleet.up
+        held = False
+        return await engine.generate(PROMPT, SHORT)
+
+    assert [span.version for span in on_servers([fake], work).version_spans] == [1]
+
+
 def test_a_server_that_was_away_gets_the_weights_it_missed(fakes, on_servers, weights):
     away, sound = servers = fakes(2)
     ill = False
