@@ -150,3 +150,25 @@ def test_the_server_ends_with_a_starter_that_is_killed(small_server, run, tmp_pa
         return False
 
     assert run(work())
+
+
+def test_a_server_that_is_stopped_while_it_is_being_started_ends_too():
+    starter = (
+        "import os, signal, subprocess, sys; from agentr1_core.serving import guard; start = subprocess.Popen\n"
+        "def started(*args, **told):\n"
+        "    server = start(*args, **told)\n"
+        "    print(server.pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return server\n"
+        "subprocess.Popen = started\n"
+        "sys.exit(guard.main([sys.executable, '-c', 'import time; time.sleep(60)']))"
+    )
+    command = [sys.executable, "-c", starter]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        pid = int(process.stdout.readline())
+        process.wait(50)
+    try:
+        assert not alive(pid)
+    finally:
+        if alive(pid):
+            os.kill(pid, 9)
