@@ -25,7 +25,7 @@ from agentr1_core.errors import ConfigError, EngineError
 from agentr1_core.mdp import FinishReason, TokenArray, float_array, token_array
 from agentr1_core.serving.client import ServerClient, ServerUnreachable
 from agentr1_core.serving.fleet import Fleet, Member
-from agentr1_core.serving.managed import ManagedServer
+from agentr1_core.serving.managed import ManagedServer, cause_of
 from agentr1_core.serving.settings import ServerSettings
 from agentr1_core.serving.spool import KeptWeights, WeightSpool
 
@@ -295,8 +295,8 @@ class ServedEngine(InferenceEngine):
             await self.push(member.client, weights)
         except ServerUnreachable as error:
             self._lost(fleet, member, error.problem)
-        except EngineError as error:
-            self._lost(fleet, member, error.problem)
+        except BaseException as error:  # cancelled too: it may have any weights now
+            self._lost(fleet, member, cause_of(error))
             raise
 
     # ------------------------------------------------------------------ servers that go and come back
@@ -319,8 +319,8 @@ class ServedEngine(InferenceEngine):
             if await self.is_healthy(member.client):
                 try:
                     await self._take_back(fleet, member)
-                except EngineError as error:
-                    fleet.mark_down(member, error.problem)
+                except Exception as error:  # whatever it was: the next look tries again
+                    fleet.mark_down(member, cause_of(error))
 
     async def _take_back(self, fleet: Fleet, member: Member) -> None:
         """Give a server that is there again the current weights, then use it."""

@@ -20,18 +20,25 @@ GRACE_S = 10.0
 
 def main(command: list[str]) -> int:
     """Run ``command`` to its end; its return code."""
-    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    started = threading.Event()
+
+    def take_down() -> None:
+        started.wait()
+        _end_group(server)
 
     def end(_signal: int = 0, _frame: FrameType | None = None) -> None:
-        threading.Thread(target=_end_group, args=(server,), daemon=True).start()
+        threading.Thread(target=take_down, daemon=True).start()
 
     def watch() -> None:
         while os.read(sys.stdin.fileno(), 1024):
             pass
         end()
 
+    # Before the start: a signal that came just after it would end this process alone, and leave the server.
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
+    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    started.set()
     threading.Thread(target=watch, daemon=True).start()
     code = server.wait()
     _signal_group(server.pid, signal.SIGKILL)  # workers that outlived the server

@@ -19,6 +19,11 @@ from agentr1_core.serving.process import ServerProcess
 LOOK_S, SAY_S = 0.5, 15.0
 
 
+def cause_of(error: BaseException) -> str:
+    """What went wrong, in one line: the problem that an ``EngineError`` names, else the error itself."""
+    return error.problem if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
+
+
 class ManagedServer:
     """Starts and restarts one server.
 
@@ -101,13 +106,15 @@ class ManagedServer:
     async def stop(self) -> None:
         """End it and stop watching; idempotent."""
         watching, self._watching = self._watching, None
-        if watching is not None:
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
-        process, self._process = self._process, None
-        if process is not None:
-            await process.stop()
+        try:
+            if watching is not None:
+                watching.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await watching
+        finally:
+            process, self._process = self._process, None
+            if process is not None:
+                await process.stop()
 
     async def _watch(
         self, lost: Callable[[str], None], back: Callable[[], Awaitable[None]], over: Callable[[EngineError], None]
@@ -129,10 +136,10 @@ class ManagedServer:
             try:
                 await self.start()
                 await back()
-            except EngineError as error:
+            except Exception as error:  # a file that is gone or a full disk too: who waits must not wait for nobody
                 if self._process is not None:  # it may run and yet be of no use; the next round starts another one
                     await self._process.stop()
-                self._say(f"the restart failed: {error.problem}")
+                self._say(f"the restart failed: {cause_of(error)}")
 
     def _say(self, what: str) -> None:
         print(f"[{self._name} server] {what}", file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pickle
 import time
 from collections.abc import Iterator, Mapping
@@ -20,10 +21,15 @@ EVENTS = "events.jsonl"
 
 
 class EventWriter:
-    """Appends to a file of events; each line is flushed when written."""
+    """Appends to a file of events; each line is flushed when written.
+
+    A last line that an earlier launch did not finish, because it was killed, is cut off.
+    """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file():
+            os.truncate(path, _whole_lines(path))
         self._file: IO[str] = path.open("a", encoding="utf-8")
 
     def group(self, group: Group) -> None:
@@ -61,7 +67,7 @@ class EventReader:
 
     def __init__(self, path: Path, *, from_start: bool = False) -> None:
         self._path = path
-        self._offset = path.stat().st_size if path.is_file() and not from_start else 0
+        self._offset = _whole_lines(path) if path.is_file() and not from_start else 0
 
     def new(self) -> Iterator[dict[str, Any]]:
         """The events that are complete by now, ``group`` and ``trajectory`` ones with the object under ``value``."""
@@ -77,6 +83,15 @@ class EventReader:
                 if "pickle" in event:
                     event["value"] = pickle.loads(base64.b64decode(event.pop("pickle")))
                 yield event
+
+
+def _whole_lines(path: Path) -> int:
+    """Bytes of the file up to the end of its last finished line."""
+    end = 0
+    with path.open("rb") as file:
+        for line in file:
+            end += len(line) if line.endswith(b"\n") else 0
+    return end
 
 
 def _packed(value: Any) -> str:

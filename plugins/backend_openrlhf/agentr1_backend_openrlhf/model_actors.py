@@ -18,6 +18,8 @@ _PolicyActor: Any = plain_class("PolicyModelActor")
 _CriticActor: Any = plain_class("CriticModelActor")
 _PolicyTrainer: Any = find("ActorPPOTrainer")
 _CriticTrainer: Any = find("CriticPPOTrainer")
+#: Tokens of a micro-batch of nothing but padding: too few to weigh in any mean, and still a divisor.
+NO_TOKENS = 1e-6
 
 
 class RoundOfSteps:
@@ -84,6 +86,8 @@ class StepPolicyTrainer(_PolicyTrainer, RoundOfSteps):  # type: ignore[misc]
                 name: torch.zeros_like(value) if isinstance(value, torch.Tensor) else value
                 for name, value in status["metrics"].items()
             }
+            # OpenRLHF divides by the tokens of all ranks, of which there may be none either.
+            status["num_action_tokens"] = NO_TOKENS
         self.add_loss(float(status["metrics"]["policy_loss"]))
         return dict(status)
 
@@ -126,6 +130,10 @@ class StepPolicyActor(_PolicyActor):  # type: ignore[misc]
     def plan_round(self, optimizer_steps: int) -> None:
         """Set the optimiser steps of the next round."""
         self.trainer.optimizer_steps = optimizer_steps
+
+    def forget_round(self) -> None:
+        """Drop what was kept for a round in which the policy does not train."""
+        self.trainer.replay_buffer.clear()
 
     def write_weights(self, folder: str) -> None:
         """Write the model in the Hugging Face layout. Every rank calls it; the first one writes."""

@@ -23,7 +23,6 @@ from agentr1_core.rollout import Collection
 from agentr1_core.rows import CONTEXT, Ledger, RowBatch, TrainingRow, make_rows, token_weights
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-_Key = tuple[str, str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,22 +112,17 @@ class Round:
         if self.shuffle is not None:
             credit = _shuffled(credit, batch, self.shuffle)
         final = make_rows(self.groups, credit, merge=self.merge)
-        scale = self._scale(final)
-        learned = {_key(row): (row, scale[number]) for number, row in enumerate(final.rows)}
-        targets = [
-            self._target(*learned[_key(row)]) if isinstance(row, TrainingRow) and _key(row) in learned else None
-            for row in self.rows
-        ]
+        learned = self._learn(final)
+        targets = [None if row is None else self._target(row) for row in learned]
         figures = {
             **describe_collection(Collection(self.groups, self.seconds, _counters(self.groups))),
             **{name: float(value) for name, value in credit.counters.items()},
             **{f"ledger/{name}": float(count) for name, count in final.ledger.as_dict().items()},
             "share_merged": final.share_merged,
             "tokens": float(final.ledger.trained),
-            **_engine_gap(final.rows, {_key(row): one for row, one in zip(self.rows, readings, strict=True)
-                                       if isinstance(row, TrainingRow)}),
+            **_engine_gap(learned, readings),
             **self._critic_figures(batch, credit),
-        }  # fmt: skip
+        }
         if penalty is not None:
             figures["kl_penalty"] = float(penalty.sum() / max(batch.n_trajectories, 1))
         return Lesson(targets, final.ledger, figures)
@@ -207,6 +201,34 @@ class Round:
 
     # ------------------------------------------------------------------ targets
 
+    def _learn(self, final: RowBatch) -> list[TrainingRow | None]:
+        """``rows`` with what ``final`` says of their steps, scaled; ``None`` where nothing trains.
+
+        The rows of ``final`` may be laid out otherwise: a step that the estimator masks throughout has no place there.
+        """
+        told: dict[tuple[str, str, int], tuple[Any, Any, Any]] = {}
+        for row, scale in zip(final.rows, self._scale(final), strict=True):
+            advantages = row.advantages * scale
+            for index in row.step_indices:
+                span = row.span_ids == index
+                returns = 0.0 if row.returns is None else row.returns[span]
+                told[row.group_id, row.trajectory_id, index] = row.mask[span], advantages[span], returns
+        has_returns = any(row.returns is not None for row in final.rows)
+
+        def learned(row: TrainingRow) -> TrainingRow | None:
+            mask = np.zeros(len(row.mask), dtype=np.bool_)
+            advantages, returns = np.zeros((2, len(row.mask)))
+            found = tuple(n for n in row.step_indices if (row.group_id, row.trajectory_id, n) in told)
+            for index in found:
+                span = row.span_ids == index
+                mask[span], advantages[span], returns[span] = told[row.group_id, row.trajectory_id, index]
+            if not found:
+                return None
+            given = returns if has_returns else None
+            return replace(row, mask=mask, advantages=advantages, returns=given, step_indices=found)
+
+        return [learned(row) if isinstance(row, TrainingRow) else None for row in self.rows]
+
     def _scale(self, final: RowBatch) -> list[Any]:
         """What each row's advantages are multiplied by, so that a mean over tokens becomes the wanted average."""
         if self.weights == "token-mean":
@@ -214,7 +236,7 @@ class Round:
         n_tokens = sum(row.n_trained for row in final.rows)
         return [weights * n_tokens for weights in token_weights(final, self.weights)]
 
-    def _target(self, row: TrainingRow, scale: Any) -> Target:
+    def _target(self, row: TrainingRow) -> Target:
         value_mask = None
         if self.has_critic and self.estimator.value_unit == "step":
             # One value a step, before its first token.
@@ -222,7 +244,7 @@ class Round:
             first = (row.span_ids != CONTEXT) & (row.span_ids != before)
             value_mask = first & np.isin(row.span_ids, np.unique(row.span_ids[row.mask]))
         returns = row.returns if value_mask is None else _spread(row)
-        return Target(row.mask, row.advantages * scale, returns, value_mask)
+        return Target(row.mask, row.advantages, returns, value_mask)
 
     def _critic_figures(self, batch: CreditBatch, credit: Credit) -> dict[str, float]:
         if not self.has_critic or credit.returns is None:
@@ -268,10 +290,6 @@ def padding_row() -> ReadOnlyRow:
     return ReadOnlyRow(token_array([0]))
 
 
-def _key(row: TrainingRow) -> _Key:
-    return row.group_id, row.trajectory_id, row.step_indices
-
-
 def _spread(row: TrainingRow) -> Floats | None:
     """Each step's return at all its tokens: its first one may be masked, and the critic learns there."""
     if row.returns is None:
@@ -292,11 +310,12 @@ def _counters(groups: Sequence[Group]) -> dict[str, float]:
     return dict(total)
 
 
-def _engine_gap(rows: Sequence[TrainingRow], readings: Mapping[_Key, Reading]) -> dict[str, float]:
+def _engine_gap(rows: Sequence[TrainingRow | None], readings: Sequence[Reading]) -> dict[str, float]:
     """Engine against trainer log-probs of the trained tokens; and the k3 estimate of the divergence between them."""
     apart = [np.zeros(0)]
-    for row in rows:
-        apart.append((readings[_key(row)].logprobs - row.logprobs)[row.mask])
+    for row, reading in zip(rows, readings, strict=True):
+        if row is not None:
+            apart.append((reading.logprobs - row.logprobs)[row.mask])
     gap = np.concatenate(apart)
     if not len(gap):
         return {"logprob_gap": 0.0, "logprob_gap_max": 0.0, "kl": 0.0}

@@ -29,10 +29,11 @@ def single_row(trajectory: Trajectory, *, with_logprobs: bool) -> dict[str, Any]
         EnvError: The episode failed: a stock trainer cannot leave it out of its group.
         PluginError: The context was rewritten, so that one row cannot hold what the model saw.
     """
-    if trajectory.stop_reason.is_failure:
+    if trajectory.stop_reason.is_failure or not trajectory.steps:
+        cause = trajectory.error or "no step was taken"
         raise EnvError(
-            f"Episode {trajectory.id} failed ({trajectory.stop_reason.value}): {trajectory.error}. OpenRLHF's own "
-            "trainer needs every episode of a group.",
+            f"Episode {trajectory.id} failed ({trajectory.stop_reason.value}): {cause}. OpenRLHF's own trainer needs "
+            "every episode of a group.",
             f"Mend the cause. {_STEP_TRAINER} It leaves failed episodes out.",
         )
     group = Group(trajectory.group_id, trajectory.task, (trajectory,))

@@ -103,7 +103,11 @@ class StepPPOTrainer(_Base):  # type: ignore[misc]
         steps = self.experience_maker.plan.optimizer_steps
         groups = [group for group in (self.actor_model_group, self.critic_model_group) if group is not None]
         ray.get([ref for group in groups for ref in group.async_run_method("plan_round", optimizer_steps=steps)])
-        return dict(super().ppo_train(global_steps))
+        status = dict(super().ppo_train(global_steps))
+        if global_steps <= self.args.critic.freezing_steps:
+            # OpenRLHF let the critic train alone, and would leave these rows to the policy's first round.
+            ray.get(self.actor_model_group.async_run_method("forget_round"))
+        return status
 
     def broadcast_to_vllm(self) -> None:
         """Give the engine the policy's weights."""

@@ -126,7 +126,7 @@ class OpenAIEngine(ChatEngine):
                     wait: float | None = None
                     try:
                         response = await http.post(f"{settings.base_url}/chat/completions", json=body)
-                    except httpx.TransportError as error:
+                    except httpx.RequestError as error:
                         last = f"{type(error).__name__}: {error}".rstrip(": ")
                     else:
                         if response.is_success:
@@ -168,7 +168,7 @@ class OpenAIEngine(ChatEngine):
         settings = self.settings
         try:
             response = await http.get(f"{settings.base_url}/models", timeout=LIST_S)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise ServiceError(
                 f"{settings.base_url} cannot be reached: {type(error).__name__}: {error}".rstrip(": "),
                 "Check `engine.base_url`, and that the service runs.",

@@ -165,8 +165,11 @@ class SGLangEngine(ServedEngine):
     async def stop_call(self, client: ServerClient, call: Call) -> None:
         """End an action early; its answer has what was sampled."""
         members = self._running().up if self._router is not None else []
-        for one in [member.client for member in members] or [client]:  # a router does not say who has it
-            await one.post(wire.ABORT, {"rid": call.id})
+        asked = [member.client for member in members] or [client]  # a router does not say who has it
+        told = await asyncio.gather(*(one.post(wire.ABORT, {"rid": call.id}) for one in asked), return_exceptions=True)
+        for answer in told:
+            if isinstance(answer, BaseException):  # the others were told all the same
+                raise answer
 
     def copy_tensors(self, tensors: Mapping[str, Any]) -> Mapping[str, Any]:
         """Copies in this machine's memory."""

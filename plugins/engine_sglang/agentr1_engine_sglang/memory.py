@@ -46,12 +46,10 @@ class Memory:
 
     async def resume(self, client: ServerClient, run: int) -> None:
         """Take it again; harmless when nothing was given back, or by a run of the server that is over."""
-        if self._released is None:
-            return
-        async with self._lock:
-            released, self._released = self._released, None
-            if released == run:
+        async with self._lock:  # whoever comes while it is given back or taken again waits for the end of that
+            if self._released == run:
                 await client.post("/resume_memory_occupation", {}, timeout_s=self._timeout_s)
+            self._released = None
 
     async def _wait_idle(self, client: ServerClient) -> None:
         for _ in range(_IDLE_TRIES):

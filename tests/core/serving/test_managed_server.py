@@ -82,6 +82,30 @@ def test_after_a_crash_it_is_started_again_as_often_as_it_may(small_server, run)
     assert "gone after 1 restarts" in str(over[0])
 
 
+def test_a_fault_that_is_none_of_the_server_s_neither_ends_the_watch_nor_leaves_it_running(small_server, run, capfd):
+    server = small_server()
+    over = []
+
+    async def work():
+        owner = managing(server)
+        await owner.start()
+
+        async def returned():
+            raise FileNotFoundError("the weights are gone")
+
+        owner.watch(lambda cause: None, returned, over.append)
+        with pytest.raises(EngineError):
+            await server.client.get("/die")
+        while not over:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await owner.stop()
+        return owner.runs, await server.is_ready()
+
+    assert run(work()) == (False, False)
+    assert "gone after 1 restarts" in str(over[0])
+    assert "FileNotFoundError: the weights are gone" in capfd.readouterr().err
+
+
 def test_a_server_that_ends_while_starting_says_why(small_server, run):
     server = small_server("raise RuntimeError('no such model')")
     with pytest.raises(EngineError, match=r"exit code 1.*RuntimeError: no such model") as caught:
@@ -126,3 +150,25 @@ def test_the_server_ends_with_a_starter_that_is_killed(small_server, run, tmp_pa
         return False
 
     assert run(work())
+
+
+def test_a_server_that_is_stopped_while_it_is_being_started_ends_too():
+    starter = (
+        "import os, signal, subprocess, sys; from agentr1_core.serving import guard; start = subprocess.Popen\n"
+        "def started(*args, **told):\n"
+        "    server = start(*args, **told)\n"
+        "    print(server.pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return server\n"
+        "subprocess.Popen = started\n"
+        "sys.exit(guard.main([sys.executable, '-c', 'import time; time.sleep(60)']))"
+    )
+    command = [sys.executable, "-c", starter]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        pid = int(process.stdout.readline())
+        process.wait(50)
+    try:
+        assert not alive(pid)
+    finally:
+        if alive(pid):
+            os.kill(pid, 9)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentr1_backend_openrlhf.experiences import ReadOnlyRow
 from agentr1_backend_openrlhf.round import Reading, Round, group_trajectories
-from agentr1_core.credit import ESTIMATORS, GRPO, CreditBatch, StepGAE, StepGRPO, TokenGAE
+from agentr1_core.credit import ESTIMATORS, GRPO, Credit, CreditBatch, StepGAE, StepGRPO, TokenGAE
 from agentr1_core.errors import EnvError, RewardError
 from agentr1_core.mdp import Group, StopReason
 from agentr1_core.rows import TrainingRow, make_rows, token_weights
@@ -55,6 +55,37 @@ def test_advantages_are_the_estimators_however_rows_are_merged(name: str, seed: 
     flat = [a for group, name, step in steps for a in found[0][group, name, step.index]]
     np.testing.assert_allclose(flat, wanted, atol=1e-4)
     assert len(merged.rows) <= len(separate.rows)
+
+
+class WithoutStep(GRPO):
+    """GRPO that leaves one step of each trajectory out of the training."""
+
+    left_out = 0
+
+    def estimate(self, batch: CreditBatch) -> Credit:
+        first = np.concatenate([[True], np.diff(batch.trajectory) > 0])
+        begin = np.maximum.accumulate(np.where(first, np.arange(batch.n_steps), 0))
+        place = np.arange(batch.n_steps) - begin
+        return replace(super().estimate(batch), masked=batch.steps_to_tokens(place == self.left_out))
+
+
+@pytest.mark.parametrize("left_out", [0, 1, 2])
+def test_a_step_that_the_estimator_masks_leaves_the_others_of_its_row(make_trajectory, left_out: int) -> None:
+    steps = [([1], [5, 6], 0.0), ([1, 5, 6, 2], [7], 0.0)]
+    first = make_trajectory("0", [*steps, ([1, 5, 6, 2, 7, 3], [8, 9], 1.0)])
+    second = make_trajectory("1", [*steps, ([1, 5, 6, 2, 7, 3], [9, 9], 0.0)])
+    estimator = WithoutStep()
+    estimator.left_out = left_out
+    merged, separate = (Round((Group("g", {}, (first, second)),), estimator, m) for m in ("linear", "none"))
+    assert len(merged.rows) == 2
+    found, wanted = (made.assign(read(made)) for made in (merged, separate))
+
+    kept = {step: values for step, values in by_token(separate, wanted).items() if values}
+    assert {step: values for step, values in by_token(merged, found).items() if values} == kept
+    assert {index for _, _, index in kept} == {0, 1, 2} - {left_out}
+    assert found.ledger == wanted.ledger
+    assert sum(int(target.mask.sum()) for target in found.targets) == found.ledger.trained
+    assert found.figures["logprob_gap"] == 0
 
 
 def test_a_long_trajectory_weighs_no_more_in_its_groups_baseline(group: Group, make_trajectory) -> None:

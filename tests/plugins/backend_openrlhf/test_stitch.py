@@ -39,6 +39,11 @@ def test_a_failed_episode_is_refused_with_its_cause(growing) -> None:
         single_row(failed, with_logprobs=True)
 
 
+def test_an_episode_without_a_step_is_refused(growing) -> None:
+    with pytest.raises(EnvError, match="no step was taken"):
+        single_row(replace(growing, steps=()), with_logprobs=True)
+
+
 def test_an_episode_without_a_reward_trains_no_token(make_trajectory) -> None:
     row = single_row(make_trajectory("0", [([1, 2], [5], None)]), with_logprobs=True)
     assert row["action_ranges"] == []

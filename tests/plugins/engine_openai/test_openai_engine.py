@@ -287,6 +287,14 @@ def test_an_answer_that_is_no_completion_is_shown(service, engine_of, ask, nonse
     assert "/v1" in caught.value.mend
 
 
+def test_an_answer_that_cannot_be_decoded_is_asked_for_again(service, engine_of, ask):
+    service.answers = [(200, "cut off", {"content-encoding": "gzip"}), "Hello."]
+    assert ask(engine_of(retry_delay_s=0)).text == "Hello."
+    service.answers = [(200, "cut off", {"content-encoding": "gzip"})]
+    with pytest.raises(EngineError, match="the last fault: DecodingError"):
+        ask(engine_of(retries=1, retry_delay_s=0))
+
+
 def test_nobody_there(engine_of, ask):
     with pytest.raises(EngineError, match=r"http://127\.0\.0\.1:9/v1 cannot be reached"):
         ask(engine_of(base_url="http://127.0.0.1:9/v1/chat/completions"))

@@ -1,6 +1,7 @@
 """GPU memory is given back while nothing is sampled, and taken again before anything is."""
 
 import asyncio
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -45,6 +46,37 @@ def test_it_is_given_back_once_and_taken_again_once(fake, colocated):
 
     colocated([fake], work)
     assert about_memory(fake) == [RELEASE, RESUME, "/generate", "/generate"]
+
+
+def test_nothing_is_sampled_before_the_memory_is_there_again(fake, colocated):
+    sampled_too_early = []
+
+    def resume(body):
+        time.sleep(0.3)
+        sampled_too_early.extend(fake.calls())
+        return 200, {}
+
+    async def work(engine):
+        await engine.rest()
+        fake.on[RESUME] = resume
+        await asyncio.gather(*(engine.generate(PROMPT, SHORT) for _ in range(4)))
+
+    colocated([fake], work)
+    assert not sampled_too_early
+    assert len(fake.calls()) == 4
+
+
+def test_memory_that_could_not_be_taken_is_asked_for_again(fake, colocated):
+    async def work(engine):
+        await engine.rest()
+        fake.on[RESUME] = (500, {"message": "out of memory"})
+        with pytest.raises(EngineError, match="out of memory"):
+            await engine.generate(PROMPT, SHORT)
+        del fake.on[RESUME]
+        await engine.generate(PROMPT, SHORT)
+
+    colocated([fake], work)
+    assert about_memory(fake) == [RELEASE, RESUME, RESUME, "/generate"]
 
 
 def test_weights_are_loaded_into_memory_that_was_taken_again(fake, colocated, weights):

@@ -144,6 +144,36 @@ def test_a_file_that_is_no_safetensors_is_refused(fake, on_servers, tmp_path):
     on_servers([fake], work)
 
 
+@pytest.mark.parametrize("fault", ["cancelled", "other"])
+def test_a_server_whose_update_was_broken_off_is_not_used_until_it_has_the_weights(
+    fake, on_servers, weights, monkeypatch, fault
+):
+    begun, held = asyncio.Event(), True
+
+    async def work(engine):
+        nonlocal held
+        push = engine.push
+
+        async def broken(client, kept):
+            begun.set()
+            if held and fault == "other":
+                raise RuntimeError("out of memory")
+            await (asyncio.sleep(60) if held else push(client, kept))
+
+        monkeypatch.setattr(engine, "push", broken)
+        update = asyncio.create_task(engine.update_weights(WeightSource("file", path=weights()), 1))
+        await begun.wait()
+        if fault == "cancelled":
+            update.cancel()
+        with pytest.raises((asyncio.CancelledError, RuntimeError)):
+            await update
+        assert not engine._fleet.up
+        held = False
+        return await engine.generate(PROMPT, SHORT)
+
+    assert [span.version for span in on_servers([fake], work).version_spans] == [1]
+
+
 def test_a_server_that_was_away_gets_the_weights_it_missed(fakes, on_servers, weights):
     away, sound = servers = fakes(2)
     ill = False
@@ -266,6 +296,31 @@ def test_an_abort_behind_a_router_is_told_to_every_server(fakes, on_servers):
         return await call
 
     assert on_servers([first, second], work, router=router.url).finish_reason is FinishReason.ABORT
+
+
+def test_a_server_behind_a_router_that_is_gone_keeps_no_abort_from_the_others(fakes, on_servers):
+    gone, sound, router = fakes(3)
+
+    def wait(body):
+        if is_call(body):
+            until = time.monotonic() + 10
+            while body["rid"] not in sound.aborted and time.monotonic() < until:
+                time.sleep(0.01)
+            answer = router.generation(body, finish_reason={"type": "abort"}) if body["rid"] in sound.aborted else {}
+            return 200, answer
+        return None
+
+    router.on[GENERATE] = wait
+
+    async def work(engine):
+        gone.on["/abort_request"] = (None, b"")
+        call = asyncio.create_task(engine.generate(PROMPT, SamplingParams(max_tokens=5), session="mine"))
+        while not router.calls():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await engine.abort("mine")
+        return await call
+
+    assert on_servers([gone, sound], work, router=router.url).finish_reason is FinishReason.ABORT
 
 
 def test_a_router_that_does_not_pass_all_on_is_found_out(fakes, on_servers):

@@ -100,7 +100,11 @@ def run(case: DeepSpeedCase, folder: str) -> None:
     world, rank = strategy.world_size, torch.distributed.get_rank()
     rows = list(rows_of_round())
     plan = RowPlan.of(
-        len(rows), optimizer_steps=case.steps, n_ranks=world, train_micro_batch=micro, forward_micro_batch=micro
+        len(rows),
+        optimizer_steps=case.steps,
+        n_ranks=world,
+        train_micro_batch=micro,
+        forward_micro_batch=case.forward or micro,
     )
     rows += [ReadOnlyRow(token_array([1]))] * plan.n_padding
     order = plan.deal([len(row) for row in rows])

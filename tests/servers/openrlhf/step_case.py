@@ -21,13 +21,17 @@ CLIP, LEARNING_RATE, MAX_NORM = 0.2, 1e-3, 0.05
 
 @dataclass(frozen=True)
 class DeepSpeedCase:
-    """How one round is run: ZeRO stage, rows of a micro-batch, optimiser steps, optimiser states in main memory."""
+    """How one round is run: ZeRO stage, rows of a micro-batch, optimiser steps, optimiser states in main memory.
+
+    A round is padded to a multiple of ``forward``; where that is ``None``, of ``micro``.
+    """
 
     name: str
     stage: int
     micro: int
     steps: int = 1
     offload: bool = False
+    forward: int | None = None
 
 
 def tiny_model(seed: int = 0) -> LlamaForCausalLM:

@@ -14,6 +14,7 @@ ALONE = (
     DeepSpeedCase("zero-1", stage=1, micro=2),
     DeepSpeedCase("zero-2-offload", stage=2, micro=3, offload=True),
     DeepSpeedCase("zero-3", stage=3, micro=2),
+    DeepSpeedCase("micro-batches-of-padding", stage=1, micro=1, forward=16),
     DeepSpeedCase("three-steps", stage=2, micro=2, steps=3),
 )
 TOGETHER = (DeepSpeedCase("zero-2-two-processes", stage=2, micro=2),)
