@@ -104,7 +104,12 @@ def _folder(config: RunConfig, wanted: Wanted) -> RunFolder:
         raise ConfigError(
             f"'{folder.path}' holds something else than an evaluation.", "Name another --run-dir, or leave it out."
         )
-    return folder if wanted.resume else RunFolder.create(config, path=folder.path, overwrite=True)
+    if wanted.resume:
+        return folder
+    if folder.results.is_file():
+        with EvaluationFolder(folder):  # refuses one that another process plays into
+            pass
+    return RunFolder.create(config, path=folder.path, overwrite=True)
 
 
 def _grouping(job: EvaluationJob, wanted: Wanted) -> str | None:

@@ -36,8 +36,6 @@ class EvaluationFolder:
         Raises:
             ConfigError: Another process writes to them.
         """
-        whole_lines(self.folder.results)
-        whole_lines(self.folder.trajectories)
         file = self.folder.results.open("a", encoding="utf-8", errors="backslashreplace")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,6 +45,8 @@ class EvaluationFolder:
                 f"Another process is playing into '{self.folder.path}'.", "Wait for its end, or name another --run-dir."
             ) from error
         self._file = file
+        whole_lines(self.folder.results)
+        whole_lines(self.folder.trajectories)
         return self
 
     def __exit__(self, *_: object) -> None:

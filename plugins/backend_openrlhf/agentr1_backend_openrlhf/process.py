@@ -20,6 +20,8 @@ from agentr1_core.serving.process import ServerProcess
 
 #: Seconds between two looks at the launch.
 POLL_S = 0.5
+#: Bytes of the log, at its end, in which an error is looked for.
+_READ_BACK = 2**20
 _OUR_ERROR = re.compile(r"(?:agentr1_core\.errors\.\w+: |^Error: )(?P<text>.+?)(?=\n(?! *->)|\Z)", re.S | re.M)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -93,7 +95,7 @@ class LaunchProcess:
     def _last_words(self) -> str:
         """agentr1's own error where there is one, else the end of the log."""
         with self._log.open("rb") as log:
-            log.seek(self._begin)
+            log.seek(max(self._begin, log.seek(0, 2) - _READ_BACK))
             text = _COLOUR.sub("", log.read().decode("utf-8", errors="replace"))
         found = list(_OUR_ERROR.finditer(text))
         return found[-1]["text"].strip() if found else "\n".join(text.splitlines()[-20:])

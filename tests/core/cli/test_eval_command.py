@@ -243,7 +243,8 @@ def _hold(path: str, ready: Any, done: Any) -> None:
         done.wait(60)
 
 
-def test_two_processes_do_not_play_into_one_folder(agentr1: Any, moody: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
+def test_two_processes_do_not_play_into_one_folder(agentr1: Any, moody: Path, tmp_path: Path, option: str) -> None:
     agentr1("eval", moody, "--limit", "1")
     spawn = multiprocessing.get_context("spawn")
     ready, done = spawn.Event(), spawn.Event()
@@ -251,12 +252,13 @@ def test_two_processes_do_not_play_into_one_folder(agentr1: Any, moody: Path, tm
     other.start()
     try:
         assert ready.wait(60)
-        refused = agentr1("eval", moody, "--resume")
+        refused = agentr1("eval", moody, option)
     finally:
         done.set()
         other.join(60)
 
     assert refused.code == 1
+    assert len((tmp_path / "runs/moody-eval/results.jsonl").read_text().splitlines()) == 1
     assert "Another process is playing" in refused.err
 
 
